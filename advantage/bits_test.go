@@ -13,7 +13,8 @@ import (
 // bits is the digest of everything that TestBits computes, as a program for amd64 does.
 const bits = "05d7ce1b1e46c3e5c728aaecbe3e6ce5bc8f16c50db02ea5ec89c767ee6312a1"
 
-// TestBits: estimators, shaping and normalisation give the same bits on every processor. A program for arm64 that fuses a product with a sum fails it.
+// TestBits: estimators, shaping and normalisation give the same bits on every processor. A program
+// for arm64 that fuses a product with a sum fails it.
 func TestBits(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	sum := sha256.New()
@@ -27,7 +28,8 @@ func TestBits(t *testing.T) {
 		}
 		add(sum, LinearLengthPenalty(rewards, lengths, LengthWeights{Output: 0.1, Input: 0.03, Turns: 0.7})...)
 		add(sum, SoftOverlong(tokens[0], 4000, 1300, 0.3))
-		add(sum, Tokens(rewards[0], n, []Span{{Start: 0, Length: n / 2, Reward: rewards[1]}, {Start: 1, Length: n, Reward: rewards[0]}}, 0.7)...)
+		add(sum, Tokens(rewards[0], n, []Span{{Start: 0, Length: n / 2, Reward: rewards[1]},
+			{Start: 1, Length: n, Reward: rewards[0]}}, 0.7)...)
 		for _, name := range Names() {
 			e, err := New(name, nil)
 			if err != nil {

@@ -13,8 +13,8 @@ import (
 // nan is a member without a reward.
 var nan = math.NaN()
 
-// TestEdges says of each estimator what it makes of groups that say little: groups of one, of equal rewards, and of
-// members without a reward.
+// TestEdges says of each estimator what it makes of groups that say little: groups of one, of equal
+// rewards, and of members without a reward.
 func TestEdges(t *testing.T) {
 	raw, covered := map[string]any{"singleton": "raw"}, map[string]bool{}
 	for _, c := range []struct {
@@ -52,7 +52,8 @@ func TestEdges(t *testing.T) {
 		} {
 			got := estimate(t, c.name, c.params, g.rewards)
 			for i := range got { // exactly: a rounding error that is divided by eps is no longer small
-				if len(got) != len(g.advantages) || got[i] != g.advantages[i] && !(math.IsNaN(got[i]) && math.IsNaN(g.advantages[i])) {
+				if len(got) != len(g.advantages) ||
+					got[i] != g.advantages[i] && !(math.IsNaN(got[i]) && math.IsNaN(g.advantages[i])) {
 					t.Errorf("%s %v of %s: got %v, want %v", c.name, c.params, g.what, got, g.advantages)
 					break
 				}
@@ -76,7 +77,8 @@ func TestMembersWithoutARewardDoNotCount(t *testing.T) {
 }
 
 func TestUnusualGroups(t *testing.T) {
-	near(t, "a lone success is not divided, the others are", estimate(t, "leave_one_out", nil, []float64{1, 0, 0}), []float64{1, -0.707106, -0.707106})
+	near(t, "a lone success is not divided, the others are", estimate(t, "leave_one_out", nil, []float64{1, 0, 0}),
+		[]float64{1, -0.707106, -0.707106})
 	near(t, "two members leave no deviation", estimate(t, "leave_one_out", nil, []float64{1, 0}), []float64{1, -1})
 	near(t, "a lone success at 0.1", estimate(t, "leave_one_out", nil, []float64{1, 0.1, 0.1, 0.1})[:1], []float64{0.9})
 	near(t, "no success", estimate(t, "maxrl", nil, []float64{0, 0}), []float64{0, 0})
@@ -98,7 +100,8 @@ func TestMistakesAreNamed(t *testing.T) {
 	}{
 		{"ppo", nil, []string{`"ppo"`, "mean_centred, std_normalised, rloo"}},
 		{"", nil, []string{`""`, "rae"}},
-		{"std_normalised", map[string]any{"epsilon": 1e-6}, []string{"std_normalised", `"epsilon"`, "ddof, eps, eps_at, singleton"}},
+		{"std_normalised", map[string]any{"epsilon": 1e-6},
+			[]string{"std_normalised", `"epsilon"`, "ddof, eps, eps_at, singleton"}},
 		{"rloo", map[string]any{"eps": 1}, []string{`"eps"`, "takes none"}},
 		{"std_normalised", map[string]any{"ddof": 2}, []string{"ddof", "2", "0 to 1"}},
 		{"std_normalised", map[string]any{"ddof": 0.5}, []string{"ddof", "0.5", "whole"}},
@@ -152,8 +155,10 @@ func TestPresets(t *testing.T) {
 			t.Errorf("%s: who changes a preset's parameters changes the preset", name)
 		}
 	}
-	// Where verl and rLLM keep the reward of a group of one, slime and TRL have nothing to compare it with.
-	for name, advantage := range map[string]float64{"verl": 1, "rllm": 1, "slime": 0, "trl": 0, "trl_async": 0, "nemo_rl": 0, "prime_rl": 0} {
+	// Where verl and rLLM keep the reward of a group of one, slime and TRL have
+	// nothing to compare it with.
+	for name, advantage := range map[string]float64{"verl": 1, "rllm": 1, "slime": 0, "trl": 0, "trl_async": 0,
+		"nemo_rl": 0, "prime_rl": 0} {
 		estimator, params, _ := Preset(name)
 		near(t, name, estimate(t, estimator, params, []float64{1}), []float64{advantage})
 	}
@@ -198,7 +203,8 @@ func TestShuffleKeepsRewards(t *testing.T) {
 	}
 }
 
-// TestMaxRLOfNegativeRewards: wherever rewards lie, the better member has the larger advantage, and none grows without bound.
+// TestMaxRLOfNegativeRewards: wherever rewards lie, the better member has the larger advantage, and
+// none grows without bound.
 func TestMaxRLOfNegativeRewards(t *testing.T) {
 	for name, rewards := range map[string][]float64{
 		"a mean just above 0": {1, -0.999999999},

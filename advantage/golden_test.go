@@ -5,28 +5,31 @@ import (
 	"testing"
 )
 
-// golden are the advantages of a success and of a failure in a group of eight with three successes, computed
-// with numpy from each system's own formula.
+// golden are the advantages of a success and of a failure in a group of eight with three successes,
+// computed with numpy from each system's own formula.
 var golden = map[string]struct {
 	estimator, preset string
 	params            map[string]any
 	success, failure  float64
 }{
-	"prime-rl grpo":                   {preset: "prime_rl", success: 0.625, failure: -0.375},
-	"Tinker":                          {preset: "tinker", success: 0.625, failure: -0.375},
-	"Composer 2":                      {preset: "composer2", success: 0.625, failure: -0.375},
-	"Dr. GRPO":                        {estimator: "mean_centred", success: 0.625, failure: -0.375},
-	"verl grpo":                       {preset: "verl", success: 1.207612, failure: -0.724567},
-	"slime":                           {preset: "slime", success: 1.207612, failure: -0.724567},
-	"SkyRL, ROLL":                     {estimator: "std_normalised", success: 1.207612, failure: -0.724567},
-	"TRL GRPOTrainer":                 {preset: "trl", success: 1.207381, failure: -0.724429},
-	"TRL AsyncGRPO":                   {preset: "trl_async", success: 1.290994, failure: -0.774597},
-	"rLLM":                            {preset: "rllm", success: 1.290992, failure: -0.774595},
-	"Atropos":                         {estimator: "std_normalised", params: map[string]any{"ddof": 0, "eps": 1e-8, "eps_at": "max"}, success: 1.290994, failure: -0.774597},
-	"eps inside of the root":          {estimator: "std_normalised", params: map[string]any{"eps": 0.01, "eps_at": "inside"}, success: 1.185685, failure: -0.711411},
-	"RLOO":                            {estimator: "rloo", success: 0.714286, failure: -0.428571},
-	"prime-rl max_rl":                 {estimator: "maxrl", success: 1.666667, failure: -1},
-	"SkyRL maxrl":                     {estimator: "maxrl", params: map[string]any{"eps": 1e-6}, success: 1.666662, failure: -0.999997},
+	"prime-rl grpo":   {preset: "prime_rl", success: 0.625, failure: -0.375},
+	"Tinker":          {preset: "tinker", success: 0.625, failure: -0.375},
+	"Composer 2":      {preset: "composer2", success: 0.625, failure: -0.375},
+	"Dr. GRPO":        {estimator: "mean_centred", success: 0.625, failure: -0.375},
+	"verl grpo":       {preset: "verl", success: 1.207612, failure: -0.724567},
+	"slime":           {preset: "slime", success: 1.207612, failure: -0.724567},
+	"SkyRL, ROLL":     {estimator: "std_normalised", success: 1.207612, failure: -0.724567},
+	"TRL GRPOTrainer": {preset: "trl", success: 1.207381, failure: -0.724429},
+	"TRL AsyncGRPO":   {preset: "trl_async", success: 1.290994, failure: -0.774597},
+	"rLLM":            {preset: "rllm", success: 1.290992, failure: -0.774595},
+	"Atropos": {estimator: "std_normalised",
+		params: map[string]any{"ddof": 0, "eps": 1e-8, "eps_at": "max"}, success: 1.290994, failure: -0.774597},
+	"eps inside of the root": {estimator: "std_normalised",
+		params: map[string]any{"eps": 0.01, "eps_at": "inside"}, success: 1.185685, failure: -0.711411},
+	"RLOO":            {estimator: "rloo", success: 0.714286, failure: -0.428571},
+	"prime-rl max_rl": {estimator: "maxrl", success: 1.666667, failure: -1},
+	"SkyRL maxrl": {estimator: "maxrl", params: map[string]any{"eps": 1e-6},
+		success: 1.666662, failure: -0.999997},
 	"NeMo-RL":                         {preset: "nemo_rl", success: 1.463847, failure: -0.801782},
 	"REINFORCE++ before its batch":    {estimator: "reinforce_plus_plus", success: 1, failure: 0},
 	"REINFORCE++ baseline, likewise":  {estimator: "reinforce_plus_plus_baseline", success: 0.625, failure: -0.375},
@@ -84,19 +87,28 @@ func TestWhitening(t *testing.T) {
 		tokens     []int
 		want       []float64
 	}{
-		"weighs by tokens":               {"reinforce_plus_plus", nil, []float64{1, 0}, []int{4, 2}, []float64{0.645497, -1.290994}},
-		"population variance":            {"reinforce_plus_plus", map[string]any{"ddof": 0, "eps": 0}, []float64{1, 0}, []int{4, 2}, []float64{0.707107, -1.414214}},
-		"eps under the root":             {"reinforce_plus_plus", map[string]any{"eps": 0.1}, []float64{1, 0}, []int{4, 2}, []float64{0.550482, -1.100964}},
-		"the baseline's":                 {"reinforce_plus_plus_baseline", nil, []float64{0.5, -0.5, 0}, []int{1, 1, 2}, []float64{1.224745, -1.224745, 0}},
-		"no tokens do not count":         {"reinforce_plus_plus", nil, []float64{1, 0, 5}, []int{4, 2, 0}, []float64{0.645497, -1.290994, 8.391464}},
-		"no advantage stays none":        {"reinforce_plus_plus", nil, []float64{1, 0, math.NaN()}, []int{4, 2, 9}, []float64{0.645497, -1.290994, math.NaN()}},
-		"all equal":                      {"reinforce_plus_plus", map[string]any{"eps": 0}, []float64{0.1, 0.1, 0.1}, []int{3, 5, 7}, []float64{0, 0, 0}},
-		"rewards that overflow":          {"reinforce_plus_plus", nil, []float64{math.MaxFloat64, -math.MaxFloat64}, []int{1, math.MaxInt}, []float64{0, 0}},
-		"one token":                      {"reinforce_plus_plus", nil, []float64{3}, []int{1}, []float64{0}},
-		"one rollout":                    {"reinforce_plus_plus", nil, []float64{3}, []int{9}, []float64{0}},
-		"nothing sampled":                {"reinforce_plus_plus", nil, []float64{3, 1}, []int{0, 0}, []float64{0, 0}},
-		"no rollouts":                    {"reinforce_plus_plus", nil, nil, nil, nil},
-		"only members without advantage": {"reinforce_plus_plus", nil, []float64{math.NaN()}, []int{3}, []float64{math.NaN()}},
+		"weighs by tokens": {"reinforce_plus_plus", nil, []float64{1, 0}, []int{4, 2},
+			[]float64{0.645497, -1.290994}},
+		"population variance": {"reinforce_plus_plus", map[string]any{"ddof": 0, "eps": 0}, []float64{1, 0},
+			[]int{4, 2}, []float64{0.707107, -1.414214}},
+		"eps under the root": {"reinforce_plus_plus", map[string]any{"eps": 0.1}, []float64{1, 0},
+			[]int{4, 2}, []float64{0.550482, -1.100964}},
+		"the baseline's": {"reinforce_plus_plus_baseline", nil, []float64{0.5, -0.5, 0}, []int{1, 1, 2},
+			[]float64{1.224745, -1.224745, 0}},
+		"no tokens do not count": {"reinforce_plus_plus", nil, []float64{1, 0, 5}, []int{4, 2, 0},
+			[]float64{0.645497, -1.290994, 8.391464}},
+		"no advantage stays none": {"reinforce_plus_plus", nil, []float64{1, 0, math.NaN()}, []int{4, 2, 9},
+			[]float64{0.645497, -1.290994, math.NaN()}},
+		"all equal": {"reinforce_plus_plus", map[string]any{"eps": 0}, []float64{0.1, 0.1, 0.1},
+			[]int{3, 5, 7}, []float64{0, 0, 0}},
+		"rewards that overflow": {"reinforce_plus_plus", nil, []float64{math.MaxFloat64, -math.MaxFloat64},
+			[]int{1, math.MaxInt}, []float64{0, 0}},
+		"one token":       {"reinforce_plus_plus", nil, []float64{3}, []int{1}, []float64{0}},
+		"one rollout":     {"reinforce_plus_plus", nil, []float64{3}, []int{9}, []float64{0}},
+		"nothing sampled": {"reinforce_plus_plus", nil, []float64{3, 1}, []int{0, 0}, []float64{0, 0}},
+		"no rollouts":     {"reinforce_plus_plus", nil, nil, nil, nil},
+		"only members without advantage": {"reinforce_plus_plus", nil, []float64{math.NaN()},
+			[]int{3}, []float64{math.NaN()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			normalise, ok := Batchwise(c.estimator, c.params)
@@ -127,14 +139,15 @@ func TestTokens(t *testing.T) {
 		weight float64
 		want   []float64
 	}{
-		"no spans":                  {nil, 1, []float64{1, 1, 1, 1}},
-		"one span":                  {[]Span{{1, 2, 0.5}}, 2, []float64{1, 2, 2, 1}},
-		"spans add up":              {[]Span{{0, 3, 1}, {2, 2, -0.5}}, 1, []float64{2, 2, 1.5, 0.5}},
-		"weight 0":                  {[]Span{{0, 4, 9}}, 0, []float64{1, 1, 1, 1}},
-		"beyond the end":            {[]Span{{3, 100, 1}}, 1, []float64{1, 1, 1, 2}},
-		"before the start":          {[]Span{{-2, 3, 1}}, 1, []float64{2, 1, 1, 1}},
-		"outside":                   {[]Span{{4, 1, 1}, {-3, 3, 1}, {1, 0, 1}, {2, -5, 1}}, 1, []float64{1, 1, 1, 1}},
-		"lengths that overflow":     {[]Span{{2, math.MaxInt, 1}, {math.MinInt, math.MaxInt, 1}, {math.MaxInt, math.MaxInt, 1}}, 1, []float64{1, 1, 2, 2}},
+		"no spans":         {nil, 1, []float64{1, 1, 1, 1}},
+		"one span":         {[]Span{{1, 2, 0.5}}, 2, []float64{1, 2, 2, 1}},
+		"spans add up":     {[]Span{{0, 3, 1}, {2, 2, -0.5}}, 1, []float64{2, 2, 1.5, 0.5}},
+		"weight 0":         {[]Span{{0, 4, 9}}, 0, []float64{1, 1, 1, 1}},
+		"beyond the end":   {[]Span{{3, 100, 1}}, 1, []float64{1, 1, 1, 2}},
+		"before the start": {[]Span{{-2, 3, 1}}, 1, []float64{2, 1, 1, 1}},
+		"outside":          {[]Span{{4, 1, 1}, {-3, 3, 1}, {1, 0, 1}, {2, -5, 1}}, 1, []float64{1, 1, 1, 1}},
+		"lengths that overflow": {[]Span{{2, math.MaxInt, 1}, {math.MinInt, math.MaxInt, 1},
+			{math.MaxInt, math.MaxInt, 1}}, 1, []float64{1, 1, 2, 2}},
 		"a reward that is none":     {[]Span{{0, 4, math.NaN()}, {0, 4, math.Inf(1)}}, 1, []float64{1, 1, 1, 1}},
 		"a weight that overflows":   {[]Span{{0, 4, math.MaxFloat64}}, 1000, []float64{1, 1, 1, 1}},
 		"the whole turn, and weigh": {[]Span{{0, 4, -1}}, 0.5, []float64{0.5, 0.5, 0.5, 0.5}},

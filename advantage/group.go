@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// MeanCentred is A_i = r_i − mean(r): GRPO without division by the standard deviation, as in Dr. GRPO
-// (Liu et al. 2025, arXiv:2503.20783), Composer 2, Tinker's cookbook and prime-rl's "grpo". A group of one and a
-// group of equal rewards get 0.
+// MeanCentred is A_i = r_i − mean(r): GRPO without division by the standard deviation, as in Dr.
+// GRPO (Liu et al. 2025, arXiv:2503.20783), Composer 2, Tinker's cookbook and prime-rl's "grpo". A
+// group of one and a group of equal rewards get 0.
 func MeanCentred(rewards []float64) []float64 { return overScored(rewards, centred) }
 
 func centred(rewards []float64) []float64 {
@@ -29,7 +29,8 @@ const (
 // What an estimator makes of a group of one, whose deviation is undefined.
 const (
 	SingletonZero = "zero" // its advantage is 0
-	SingletonRaw  = "raw"  // its advantage is its reward; verl and rLLM, whose deviation of one is 1, divide it by 1 + eps
+	// its advantage is its reward; verl and rLLM, whose deviation of one is 1, divide it by 1 + eps
+	SingletonRaw = "raw"
 )
 
 // Std says how StdNormalised divides.
@@ -40,10 +41,11 @@ type Std struct {
 	Singleton string
 }
 
-// StdNormalised is A_i = (r_i − mean(r)) / (std(r) + eps): the GRPO of DeepSeekMath (Shao et al. 2024,
-// arXiv:2402.03300). Implementations that bear that name differ in the deviation's degrees of freedom, in eps and
-// where it stands, and in what a group of one gets: verl's "grpo" has ddof 1, 1e-6 outside and the raw reward,
-// TRL's GRPOTrainer ddof 1 and 1e-4, its asynchronous trainer ddof 0 and 1e-8. A group of equal rewards gets 0.
+// StdNormalised is A_i = (r_i − mean(r)) / (std(r) + eps): the GRPO of DeepSeekMath (Shao et al.
+// 2024, arXiv:2402.03300). Implementations that bear that name differ in the deviation's degrees of
+// freedom, in eps and where it stands, and in what a group of one gets: verl's "grpo" has ddof 1,
+// 1e-6 outside and the raw reward, TRL's GRPOTrainer ddof 1 and 1e-4, its asynchronous trainer ddof
+// 0 and 1e-8. A group of equal rewards gets 0.
 func StdNormalised(rewards []float64, s Std) []float64 {
 	return overScored(rewards, func(rewards []float64) []float64 {
 		if len(rewards) == 1 && s.Singleton == SingletonRaw {
@@ -65,9 +67,10 @@ func StdNormalised(rewards []float64, s Std) []float64 {
 	})
 }
 
-// RLOO is A_i = r_i − mean(r without r_i) = n/(n−1) · (r_i − mean(r)): REINFORCE with a leave-one-out baseline
-// (Kool et al. 2019; Ahmadian et al. 2024, arXiv:2402.14740), as "rloo" of verl, SkyRL and OpenRLHF. A group of
-// one, for which nothing is left to compare with, and a group of equal rewards get 0.
+// RLOO is A_i = r_i − mean(r without r_i) = n/(n−1) · (r_i − mean(r)): REINFORCE with a
+// leave-one-out baseline (Kool et al. 2019; Ahmadian et al. 2024, arXiv:2402.14740), as "rloo" of
+// verl, SkyRL and OpenRLHF. A group of one, for which nothing is left to compare with, and a
+// group of equal rewards get 0.
 func RLOO(rewards []float64) []float64 {
 	return overScored(rewards, func(rewards []float64) []float64 {
 		advantages := centred(rewards)
@@ -80,10 +83,12 @@ func RLOO(rewards []float64) []float64 {
 	})
 }
 
-// MaxRL is A_i = (r_i − mean(r)) / (mean(r) − min(0, min(r)) + eps): maximum-likelihood reinforcement learning, which weighs hard tasks up by
-// the inverse of their pass rate, as prime-rl's "max_rl" (eps 0) and SkyRL's "maxrl" (eps 1e-6). Those are made for rewards from 0 on, where
-// the divisor is the mean. Where a reward is negative, all are counted from the lowest one, so the divisor is positive, and no advantage
-// of n members is above n − 1, however near to 0 the mean is. A group of one and a group of equal rewards get 0.
+// MaxRL is A_i = (r_i − mean(r)) / (mean(r) − min(0, min(r)) + eps): maximum-likelihood
+// reinforcement learning, which weighs hard tasks up by the inverse of their pass rate, as
+// prime-rl's "max_rl" (eps 0) and SkyRL's "maxrl" (eps 1e-6). Those are made for rewards from 0 on,
+// where the divisor is the mean. Where a reward is negative, all are counted from the lowest one,
+// so the divisor is positive, and no advantage of n members is above n − 1, however near to 0 the
+// mean is. A group of one and a group of equal rewards get 0.
 func MaxRL(rewards []float64, eps float64) []float64 {
 	return overScored(rewards, func(rewards []float64) []float64 {
 		if len(rewards) == 0 || equal(rewards) {
@@ -97,9 +102,10 @@ func MaxRL(rewards []float64, eps float64) []float64 {
 // leaveOneOutEps is outside of the root, as in NeMo-RL.
 const leaveOneOutEps = 1e-6
 
-// LeaveOneOut is A_i = (r_i − mean(r without r_i)) / (std(r without r_i) + 1e-6) with the sample standard deviation
-// (ddof 1), NeMo-RL's "grpo" with its default leave-one-out baseline. Where the others' deviation is 0 or
-// undefined, nothing is divided: a lone success keeps its raw distance. A group of one gets 0, as do equal rewards.
+// LeaveOneOut is A_i = (r_i − mean(r without r_i)) / (std(r without r_i) + 1e-6) with the sample
+// standard deviation (ddof 1), NeMo-RL's "grpo" with its default leave-one-out baseline. Where the
+// others' deviation is 0 or undefined, nothing is divided: a lone success keeps its raw distance. A
+// group of one gets 0, as do equal rewards.
 func LeaveOneOut(rewards []float64) []float64 {
 	return overScored(rewards, func(rewards []float64) []float64 {
 		advantages := make([]float64, len(rewards))
@@ -119,10 +125,11 @@ func LeaveOneOut(rewards []float64) []float64 {
 	})
 }
 
-// RAE is A_i = r_i − b with an exponential moving average b of the task's rewards, which each member updates after
-// it was compared: b ← decay·b + (1 − decay)·r_i, in member order. It is the role-conditioned advantage estimation
-// of SPIRAL (Liu et al. 2025, arXiv:2506.24119) in the order of prime-rl's "rae", with the task as the role. The
-// first baseline of a task is 0. Groups of one and of equal rewards are compared with the baseline like all others.
+// RAE is A_i = r_i − b with an exponential moving average b of the task's rewards, which each
+// member updates after it was compared: b ← decay·b + (1 − decay)·r_i, in member order. It is the
+// role-conditioned advantage estimation of SPIRAL (Liu et al. 2025, arXiv:2506.24119) in the order
+// of prime-rl's "rae", with the task as the role. The first baseline of a task is 0. Groups of one
+// and of equal rewards are compared with the baseline like all others.
 func RAE(rewards []float64, baseline, decay float64) (advantages []float64, after float64) {
 	after = baseline
 	advantages = overScored(rewards, func(rewards []float64) []float64 {

@@ -32,7 +32,8 @@ func choice(name, value, about string, choices ...string) Parameter {
 	return Parameter{Name: name, Default: value, Choices: choices, About: about}
 }
 
-var singleton = choice("singleton", SingletonZero, "the advantage of a group of one: 0 or its reward", SingletonZero, SingletonRaw)
+var singleton = choice("singleton", SingletonZero, "the advantage of a group of one: 0 or its reward", SingletonZero,
+	SingletonRaw)
 
 // values are an estimator's parameters, checked and complete.
 type values map[string]any

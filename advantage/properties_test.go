@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// properties are what each formula promises. An eps in a divisor is small against the deviations of these rewards.
+// properties are what each formula promises. An eps in a divisor is small against the
+// deviations of these rewards.
 var properties = map[string]struct {
 	permutation bool // permuted members have the same advantages
 	shift       bool // adding a number to all rewards changes nothing
@@ -36,7 +37,8 @@ func TestProperties(t *testing.T) {
 			for i := range rewards {
 				rewards[i] = float64(rng.IntN(5)) / 2
 			}
-			rewards[0], rewards[1], rewards[2] = 0.25, 1.75, 3 // leave-one-out does not divide by what no deviation gives
+			// leave-one-out does not divide by what no deviation gives
+			rewards[0], rewards[1], rewards[2] = 0.25, 1.75, 3
 			straight := estimate(t, name, nil, rewards)
 			order := rng.Perm(len(rewards))
 			by := 0.5 + rng.Float64()*8
@@ -52,19 +54,23 @@ func TestProperties(t *testing.T) {
 				permuted, want = append(permuted, rewards[i]), append(want, straight[i])
 			}
 			holds(t, name, "permutation equivariance", p.permutation, estimate(t, name, nil, permuted), want)
-			holds(t, name, "shift invariance", p.shift, transformed(func(r float64) float64 { return r + by }), straight)
-			holds(t, name, "scale invariance", p.invariant, transformed(func(r float64) float64 { return r * by }), straight)
+			holds(t, name, "shift invariance", p.shift,
+				transformed(func(r float64) float64 { return r + by }), straight)
+			holds(t, name, "scale invariance", p.invariant,
+				transformed(func(r float64) float64 { return r * by }), straight)
 			want = nil
 			for _, a := range straight {
 				want = append(want, a*by)
 			}
-			holds(t, name, "scale equivariance", p.equivariant, transformed(func(r float64) float64 { return r * by }), want)
+			holds(t, name, "scale equivariance", p.equivariant,
+				transformed(func(r float64) float64 { return r * by }), want)
 			holds(t, name, "sum of 0", p.sumsToZero, []float64{Mean(straight)}, []float64{0})
 		}
 	}
 }
 
-// TestPropertiesOfTheBatch: whitening over a batch takes shift and scale away, and its tokens have mean 0 and deviation 1.
+// TestPropertiesOfTheBatch: whitening over a batch takes shift and scale away, and its tokens
+// have mean 0 and deviation 1.
 func TestPropertiesOfTheBatch(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 200 {

@@ -14,8 +14,9 @@ type LengthWeights struct{ Output, Input, Turns float64 }
 //
 //	mean(r) · (w_out·out_i/max(out) + w_in·in_i/max(in) + w_turns·turns_i/max(turns))
 //
-// the linear length penalty of prime-rl (orchestrator/algo/grpo.py). A maximum of 0 adds nothing. A mean below 0, of which prime-rl does not think, takes
-// nothing away: by the formula the longest member would gain most.
+// the linear length penalty of prime-rl (orchestrator/algo/grpo.py). A maximum of 0 adds nothing.
+// A mean below 0, of which prime-rl does not think, takes nothing away: by the formula the
+// longest member would gain most.
 func LinearLengthPenalty(rewards []float64, lengths []Length, w LengthWeights) []float64 {
 	var longest Length
 	for _, l := range lengths {
@@ -30,13 +31,15 @@ func LinearLengthPenalty(rewards []float64, lengths []Length, w LengthWeights) [
 	mean := max(0, Mean(rewards))
 	penalties := make([]float64, len(rewards))
 	for i, l := range lengths {
-		penalties[i] = float64(mean * (share(w.Output, l.Output, longest.Output) + share(w.Input, l.Input, longest.Input) + share(w.Turns, l.Turns, longest.Turns)))
+		penalties[i] = float64(mean * (share(w.Output, l.Output, longest.Output) +
+			share(w.Input, l.Input, longest.Input) + share(w.Turns, l.Turns, longest.Turns)))
 	}
 	return penalties
 }
 
-// SoftOverlong is what a rollout of n sampled tokens is given: 0 up to most − buffer, then linearly down to −factor at
-// most and beyond: the soft overlong punishment of DAPO (Yu et al. 2025, arXiv:2503.14476, equation 13).
+// SoftOverlong is what a rollout of n sampled tokens is given: 0 up to most − buffer, then linearly
+// down to −factor at most and beyond: the soft overlong punishment of DAPO (Yu et al. 2025,
+// arXiv:2503.14476, equation 13).
 func SoftOverlong(n, most, buffer int, factor float64) float64 {
 	switch {
 	case n <= most-buffer:

@@ -19,7 +19,8 @@ func TestLinearLengthPenalty(t *testing.T) {
 	} {
 		near(t, name, LinearLengthPenalty(rewards, c.lengths, c.weights), c.want)
 	}
-	near(t, "negative rewards", LinearLengthPenalty([]float64{-1, -1, 0, -1}, lengths, LengthWeights{Output: 0.2}), []float64{0, 0, 0, 0})
+	near(t, "negative rewards", LinearLengthPenalty([]float64{-1, -1, 0, -1}, lengths, LengthWeights{Output: 0.2}),
+		[]float64{0, 0, 0, 0})
 	if got := LinearLengthPenalty(nil, nil, LengthWeights{1, 1, 1}); len(got) != 0 {
 		t.Errorf("nobody is penalised: %v", got)
 	}
@@ -27,7 +28,8 @@ func TestLinearLengthPenalty(t *testing.T) {
 
 // The figures follow from DAPO's equation 13 with a limit of 20480 tokens and a buffer of 4096.
 func TestSoftOverlong(t *testing.T) {
-	for n, want := range map[int]float64{0: 0, 16384: 0, 16385: -1.0 / 4096, 18432: -0.5, 20479: -4095.0 / 4096, 20480: -1, 20481: -1, 1 << 40: -1} {
+	for n, want := range map[int]float64{0: 0, 16384: 0, 16385: -1.0 / 4096, 18432: -0.5, 20479: -4095.0 / 4096,
+		20480: -1, 20481: -1, 1 << 40: -1} {
 		if got := SoftOverlong(n, 20480, 4096, 1); got != want {
 			t.Errorf("%d tokens: got %g, want %g", n, got, want)
 		}

@@ -5,8 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// overScored estimates over the members that have a reward, which is a finite number. The others get NaN, and do
-// not count in anybody's mean. An advantage that overflows says nothing and becomes 0.
+// overScored estimates over the members that have a reward, which is a finite number.
+// The others get NaN, and do not count in anybody's mean. An advantage that overflows
+// says nothing and becomes 0.
 func overScored(rewards []float64, estimate func([]float64) []float64) []float64 {
 	advantages := make([]float64, len(rewards))
 	scored := make([]float64, 0, len(rewards))
@@ -54,8 +55,8 @@ func variance(values []float64, ddof int) float64 {
 	return squares / float64(len(values)-ddof)
 }
 
-// equal reports whether all values are the same. A deviation computed from them may not be 0, but a rounding error
-// that is blown up by the division.
+// equal reports whether all values are the same. A deviation computed from them may not be 0, but a
+// rounding error that is blown up by the division.
 func equal(values []float64) bool {
 	for _, v := range values {
 		if v != values[0] {
@@ -73,8 +74,8 @@ func divided(advantages []float64, divisor float64) []float64 {
 	return advantages
 }
 
-// Shuffle permutes rewards among the members of a group, the same way for the same seed. It is the control
-// experiment: the group keeps its rewards, but they say nothing about its members.
+// Shuffle permutes rewards among the members of a group, the same way for the same seed. It is the
+// control experiment: the group keeps its rewards, but they say nothing about its members.
 func Shuffle(rewards []float64, seed uint64) []float64 {
 	shuffled := append([]float64(nil), rewards...)
 	rng := rand.New(rand.NewPCG(seed, 0x5243))

@@ -1,13 +1,15 @@
 package advantage
 
-// Span gives a reward of its own to some of the sampled tokens of a turn, Start counted from the first of them.
+// Span gives a reward of its own to some of the sampled tokens of a turn, Start
+// counted from the first of them.
 type Span struct {
 	Start, Length int
 	Reward        float64
 }
 
-// Tokens are the advantages of a turn's n sampled tokens: A_t = base + weight · Σ reward of the spans over t. Base
-// is the rollout's advantage. Tokens outside the turn are ignored, and so are rewards that are not finite.
+// Tokens are the advantages of a turn's n sampled tokens: A_t = base + weight · Σ reward of the
+// spans over t. Base is the rollout's advantage. Tokens outside the turn are ignored, and so are
+// rewards that are not finite.
 func Tokens(base float64, n int, spans []Span, weight float64) []float64 {
 	advantages := make([]float64, n)
 	for t := range advantages {

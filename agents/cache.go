@@ -195,8 +195,8 @@ func listing(folder string) (contents, error) {
 	return found, err
 }
 
-// clear removes a layer. It leaves its place at once: of a process that is killed meanwhile, nothing
-// stays that has a listing and looks whole.
+// clear removes a layer. It leaves its place at once: of a process that is killed meanwhile,
+// nothing stays that has a listing and looks whole.
 func (c *Cache) clear(digest string) error {
 	half := c.path(digest, halfSuffix)
 	if err := c.removeAll(half); err != nil {
@@ -256,7 +256,8 @@ func fill(ctx context.Context, store storage.Store, layer Layer, most int64, fol
 		return err
 	}
 	defer root.Close()
-	// The first reading checks sizes and paths, so that nothing is written of a tar that can be no layer.
+	// The first reading checks sizes and paths, so that nothing is written of a
+	// tar that can be no layer.
 	check := func(from io.Reader) error {
 		err := sandbox.Check(from, most)
 		if err != nil && !errors.Is(err, sandbox.ErrSource) {
@@ -305,7 +306,8 @@ func (c *Cache) evict(keep string) {
 	}
 	halves, _ := filepath.Glob(c.path("*", halfSuffix))
 	for _, half := range halves { // of a process that was killed
-		c.throwAway(strings.TrimSuffix(filepath.Base(half), halfSuffix), func(string) error { return c.removeAll(half) })
+		c.throwAway(strings.TrimSuffix(filepath.Base(half), halfSuffix),
+			func(string) error { return c.removeAll(half) })
 	}
 	slices.SortFunc(all, func(a, b heldLayer) int { return a.used.Compare(b.used) })
 	for _, h := range all {

@@ -158,8 +158,9 @@ func Named(text string) (Profile, error) {
 	p, known := Shipped()[name]
 	if !known {
 		all := strings.Join(slices.Sorted(maps.Keys(Shipped())), ", ")
-		return Profile{}, fmt.Errorf("there is no profile %.80q: there are %s, and --profile FILE takes one of your own",
-			name, all)
+		return Profile{},
+			fmt.Errorf("there is no profile %.80q: there are %s, and --profile FILE takes one of your own",
+				name, all)
 	}
 	if found && version != p.Install.Version {
 		p.Install.Version, p.Install.Before = version, ""

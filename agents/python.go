@@ -66,7 +66,8 @@ func findPython(ctx context.Context, given string, versions []string) (python, e
 	return python{},
 		fmt.Errorf("%w: the package needs Python %s (%s): install one, or name its program with --python",
 			ErrNoPython,
-			strings.Join(versions, " or "), strings.Join(append(seen, "looked for "+strings.Join(programs, ", ")), "; "))
+			strings.Join(versions, " or "), strings.Join(append(seen, "looked for "+strings.Join(programs, ", ")),
+				"; "))
 }
 
 // unneeded are folders of the standard library that no agent needs.

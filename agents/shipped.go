@@ -54,7 +54,8 @@ var shipped = []Profile{
 		Command: []string{"run", "--auto", "--format", "json", Instruction},
 		Help:    []string{"run", "--help"},
 		Env:     map[string]string{"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"},
-		Files: map[string]string{".config/opencode/opencode.json": `{"model":"rondo/` + Model + `","provider":{"rondo":{"npm":"@ai-sdk/openai-compatible",` +
+		Files: map[string]string{".config/opencode/opencode.json": `{"model":"rondo/` + Model +
+			`","provider":{"rondo":{"npm":"@ai-sdk/openai-compatible",` +
 			`"options":{"baseURL":"` + BaseURL + `/v1","apiKey":"` + Key + `"},"models":{"` + Model + `":{}}}}}`},
 	},
 	{
@@ -70,7 +71,8 @@ var shipped = []Profile{
 	{
 		Name: "aider", Program: "aider", Install: Install{PyPI: "aider-chat", Version: "0.86.2",
 			Python: []string{"3.12", "3.11", "3.10"}},
-		// Without --no-git it makes a repository of the workspace, and commits; verifiers find .git changed.
+		// Without --no-git it makes a repository of the workspace, and commits;
+		// verifiers find .git changed.
 		Command: []string{
 			"--model", "openai/" + Model, "--yes-always", "--no-check-update", "--no-git",
 			"--no-gitignore", "--no-show-model-warnings", "--no-show-release-notes",

@@ -7,8 +7,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// TestAgents: an agent is started anew behind the turns that are there, and the episode has those of
-// them to which it has come.
+// TestAgents: an agent is started anew behind the turns that are there, and the episode has those
+// of them to which it has come.
 func TestAgents(t *testing.T) {
 	type fact struct {
 		typ  events.Type
@@ -18,17 +18,20 @@ func TestAgents(t *testing.T) {
 	turn := func(n int) fact { return fact{events.TurnSampledType, events.TurnSampled{Turn: n}} }
 	restart := func(behind int) fact { return fact{events.RolloutRetriedType, events.RolloutRetried{Behind: behind}} }
 	ended := func(recalled int, left ...int) fact {
-		return fact{events.WorkspaceAnsweredType, events.WorkspaceAnswered{Agent: &events.AgentEnded{Recalled: recalled, Left: left}}}
+		return fact{events.WorkspaceAnsweredType, events.WorkspaceAnswered{Agent: &events.AgentEnded{Recalled: recalled,
+			Left: left}}}
 	}
 	finished := func(turns int) fact { return fact{events.RolloutFinishedType, events.RolloutFinished{Turns: turns}} }
 	for name, c := range map[string]struct {
 		facts []fact
 		wrong bool
 	}{
-		"undisturbed":             {[]fact{called, turn(0), turn(1), ended(0), finished(2)}, false},
-		"came back":               {[]fact{called, turn(0), restart(1), turn(1), ended(1), finished(2)}, false},
-		"left a turn":             {[]fact{called, turn(0), turn(1), restart(2), turn(2), ended(1, 1), finished(2)}, false},
-		"a left turn counts":      {[]fact{called, turn(0), turn(1), restart(2), turn(2), ended(1, 1), finished(3)}, true},
+		"undisturbed": {[]fact{called, turn(0), turn(1), ended(0), finished(2)}, false},
+		"came back":   {[]fact{called, turn(0), restart(1), turn(1), ended(1), finished(2)}, false},
+		"left a turn": {[]fact{called, turn(0), turn(1), restart(2), turn(2), ended(1, 1), finished(2)},
+			false},
+		"a left turn counts": {[]fact{called, turn(0), turn(1), restart(2), turn(2), ended(1, 1), finished(3)},
+			true},
 		"behind another turn":     {[]fact{called, turn(0), restart(2)}, true},
 		"no agent":                {[]fact{turn(0), restart(1)}, true},
 		"left what never was":     {[]fact{called, turn(0), restart(1), ended(0, 1)}, true},

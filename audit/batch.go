@@ -72,8 +72,8 @@ func (c *Checker) feed(name string) (runfile.Feed, bool) {
 	return feeds[i], true
 }
 
-// conservation checks that every scored member of the batch's groups is trained on or masked, never both, for the reason that holds, and
-// that nobody else is.
+// conservation checks that every scored member of the batch's groups is trained on or masked, never
+// both, for the reason that holds, and that nobody else is.
 func (c *Checker) conservation(e events.Event, feed runfile.Feed, ready events.BatchReady) {
 	trained := map[string]bool{}
 	for _, id := range ready.Rollouts {
@@ -94,13 +94,15 @@ func (c *Checker) conservation(e events.Event, feed runfile.Feed, ready events.B
 			members++
 			why, masked := ready.Masked[m.Rollout]
 			if want := c.mask(feed, m, r, e.AsOf); trained[m.Rollout] == masked || why != want {
-				c.find(RuleMembers, e, "rollout %s: trained on %v, masked %v as %q; the facts say %q", m.Rollout, trained[m.Rollout], masked, why, want)
+				c.find(RuleMembers, e, "rollout %s: trained on %v, masked %v as %q; the facts say %q", m.Rollout,
+					trained[m.Rollout], masked, why, want)
 			}
 			c.fresh(e, feed, ready, m, r)
 		}
 	}
 	if n := len(ready.Rollouts) + len(ready.Masked); n != members {
-		c.find(RuleMembers, e, "%d rollouts are trained on or masked, but its groups have %d scored members", n, members)
+		c.find(RuleMembers, e, "%d rollouts are trained on or masked, but its groups have %d scored members", n,
+			members)
 	}
 }
 
@@ -137,7 +139,8 @@ func (c *Checker) fresh(e events.Event, feed runfile.Feed, ready events.BatchRea
 	bound := c.books.Config.StalenessOf(feed)
 	staleness := ready.MinVersion + ready.Staleness - r.ageVersion(bound)
 	if drops(bound) && staleness > bound.Max {
-		c.find(RuleMembers, e, "rollout %s is %d policy versions old, the feed drops what is older than %d", m.Rollout, staleness, bound.Max)
+		c.find(RuleMembers, e, "rollout %s is %d policy versions old, the feed drops what is older than %d", m.Rollout,
+			staleness, bound.Max)
 	}
 }
 
@@ -178,14 +181,19 @@ func (c *Checker) batchFiles(e events.Event, feed runfile.Feed, ready events.Bat
 		}
 	}
 	for r, f := range files {
-		if f.Run != c.report.Run || f.Feed != e.Entity || f.Step != ready.Step || f.Rank != r || f.Ranks != len(files) || f.MicroBatches != ready.MicroBatches || f.Whole != whole {
-			c.find(RuleBatch, e, "file %d is rank %d of %d of step %d of feed %s, with %d micro-batches, of a batch of %+v; the files hold %+v",
+		if f.Run != c.report.Run || f.Feed != e.Entity || f.Step != ready.Step || f.Rank != r ||
+			f.Ranks != len(files) || f.MicroBatches != ready.MicroBatches || f.Whole != whole {
+			c.find(RuleBatch, e,
+				"file %d is rank %d of %d of step %d of feed %s, with %d micro-batches, of a batch of %+v; the files hold %+v",
 				r, f.Rank, f.Ranks, f.Step, f.Feed, f.MicroBatches, f.Whole, whole)
 		}
 	}
-	if !slices.Equal(rollouts, ready.Rollouts) || whole.Samples != int64(ready.Samples) || whole.SampledTokens != ready.Sampled || tokens != ready.Tokens {
-		c.find(RuleBatch, e, "its files hold %d samples with %d sampled of %d tokens, of %v; the fact says %d with %d of %d, of %v",
-			whole.Samples, whole.SampledTokens, tokens, rollouts, ready.Samples, ready.Sampled, ready.Tokens, ready.Rollouts)
+	if !slices.Equal(rollouts, ready.Rollouts) || whole.Samples != int64(ready.Samples) ||
+		whole.SampledTokens != ready.Sampled || tokens != ready.Tokens {
+		c.find(RuleBatch, e,
+			"its files hold %d samples with %d sampled of %d tokens, of %v; the fact says %d with %d of %d, of %v",
+			whole.Samples, whole.SampledTokens, tokens, rollouts, ready.Samples, ready.Sampled,
+			ready.Tokens, ready.Rollouts)
 		return nil
 	}
 	return c.samples(e, feed, ready, files)

@@ -1,6 +1,6 @@
-// Package audit proves or refutes, from a log and a store alone, what Rondo promises of a run: chains
-// without gaps or forks, no event twice, one outcome for each rollout, no rollout trained twice, every
-// referenced object present with its digest, and books that add up.
+// Package audit proves or refutes, from a log and a store alone, what Rondo promises of a run:
+// chains without gaps or forks, no event twice, one outcome for each rollout, no rollout trained
+// twice, every referenced object present with its digest, and books that add up.
 package audit
 
 import (
@@ -21,8 +21,10 @@ const (
 	RuleTurns     = "turns"     // turns and their answers follow each other without gaps
 	RuleOutcome   = "outcome"   // a rollout has one outcome, and nothing happens after it
 	RuleGroup     = "group"     // a completed group has the rewards that were scored
-	RuleBatch     = "batch"     // steps have no gaps, no rollout stands in two batches of a feed, files hold what facts say
-	RuleMembers   = "members"   // every scored member of a batched group is trained on or masked, for the reason that holds
+	// steps have no gaps, no rollout stands in two batches of a feed, files hold what facts say
+	RuleBatch = "batch"
+	// every scored member of a batched group is trained on or masked, for the reason that holds
+	RuleMembers   = "members"
 	RuleStaleness = "staleness" // the first feed's rollouts are not older than the bound when their batch is consumed
 	RuleAdvantage = "advantage" // advantages and annotations in a batch's files follow from the facts
 	RuleObject    = "object"    // referenced objects are there with their digest
@@ -98,8 +100,8 @@ func Check(ctx context.Context, log eventlog.Reader, run string) (Report, error)
 	return c.Finish(), nil
 }
 
-// Event takes the next event in. The error is a store that cannot be asked; what is wrong with the run is a
-// finding.
+// Event takes the next event in. The error is a store that cannot be asked; what is wrong
+// with the run is a finding.
 func (c *Checker) Event(e events.Event) error {
 	c.report.Events++
 	c.identity(e)
@@ -137,7 +139,8 @@ func (c *Checker) Finish() Report {
 		b := c.books.Balance(feed)
 		c.report.Feeds = append(c.report.Feeds, b)
 		if !b.AddsUp() || b.Started != len(c.rollouts) {
-			c.find(RuleLedger, events.Event{ID: c.report.Run}, "feed %s: %d started, but %d trained + %d stale + %d filtered + %d failed + %d in flight",
+			c.find(RuleLedger, events.Event{ID: c.report.Run},
+				"feed %s: %d started, but %d trained + %d stale + %d filtered + %d failed + %d in flight",
 				feed, len(c.rollouts), b.Trained, b.Stale, b.Filtered, b.Failed, b.InFlight)
 		}
 	}
@@ -153,7 +156,8 @@ func (c *Checker) find(rule string, e events.Event, format string, args ...any) 
 		c.report.Duplicates++
 	}
 	if len(c.report.Findings) < maxFindings {
-		c.report.Findings = append(c.report.Findings, Finding{Rule: rule, Event: e.ID, Sequence: e.Seq, Message: fmt.Sprintf(format, args...)})
+		c.report.Findings = append(c.report.Findings, Finding{Rule: rule, Event: e.ID, Sequence: e.Seq,
+			Message: fmt.Sprintf(format, args...)})
 	}
 }
 

@@ -31,7 +31,8 @@ func (p *tape) state(typ events.Type, entity, ordinal string, data any) {
 	p.relink()
 }
 
-// relink numbers the tape and closes its chains, as a writer would that knows nothing of a planted fault.
+// relink numbers the tape and closes its chains, as a writer would that knows
+// nothing of a planted fault.
 func (p *tape) relink() {
 	tails := map[string]uint64{}
 	for i := range p.log {
@@ -90,8 +91,9 @@ func (p *tape) blob(data string) storage.Ref {
 	return ref
 }
 
-// goodRun is a run in which all is well: two groups, one of whose members was truncated and one invalidated, batched over two ranks,
-// and by another feed that exports what passed. Advantages are normalised over the batch, and two turns have a reward of their own.
+// goodRun is a run in which all is well: two groups, one of whose members was truncated and one
+// invalidated, batched over two ranks, and by another feed that exports what passed. Advantages are
+// normalised over the batch, and two turns have a reward of their own.
 func goodRun(t *testing.T) *tape {
 	p := &tape{t: t, store: natstest.Store(t)}
 	cfg := runfile.DefaultRunConfig()
@@ -100,7 +102,8 @@ func goodRun(t *testing.T) *tape {
 	cfg.Advantage = runfile.Advantage{Estimator: "reinforce_plus_plus", SpanWeight: 0.5}
 	cfg.Filters.Truncated = true
 	cfg.GroupSize, cfg.Feeds = 2, []runfile.Feed{
-		{Name: "f", GroupsPerBatch: 2, Ranks: 2, MicroBatch: &runfile.MicroBatch{Tokens: 8}, Teachers: []string{"big", "hinted"}, Hints: "judge"}, {Name: "sft", GroupsPerBatch: 1, MinReward: &pass},
+		{Name: "f", GroupsPerBatch: 2, Ranks: 2, MicroBatch: &runfile.MicroBatch{Tokens: 8},
+			Teachers: []string{"big", "hinted"}, Hints: "judge"}, {Name: "sft", GroupsPerBatch: 1, MinReward: &pass},
 	}
 	cfg.Teachers = []runfile.Teacher{{Name: "big"}, {Name: "hinted", Hints: "judge"}}
 	p.state(events.RunOpenedType, "r", "0", events.RunOpened{Config: cfg})
@@ -115,7 +118,8 @@ func goodRun(t *testing.T) *tape {
 			p.rollout(g.id, m.Rollout, reward)
 			members = append(members, m)
 		}
-		p.state(events.GroupCompletedType, g.id, "0", events.GroupCompleted{Task: "t", Estimator: "reinforce_plus_plus", Members: members, Mean: 0.5})
+		p.state(events.GroupCompletedType, g.id, "0", events.GroupCompleted{Task: "t", Estimator: "reinforce_plus_plus",
+			Members: members, Mean: 0.5})
 	}
 	p.state(events.RolloutInvalidatedType, "g000002-2", "0", events.RolloutInvalidated{Reason: "leaked"})
 	p.annotate("g000001-0", events.RolloutAnnotated{Turn: new(1), Start: new(1), Reward: new(2.), Text: "well seen"})
@@ -131,7 +135,8 @@ func goodRun(t *testing.T) *tape {
 	return p
 }
 
-// pieces states a rollout in flight, whose first turn was sampled in two pieces and an end. A piece behind another prompt is no part of it.
+// pieces states a rollout in flight, whose first turn was sampled in two pieces and an end. A piece
+// behind another prompt is no part of it.
 func (p *tape) pieces(group string) {
 	id := events.RolloutID(group, 0)
 	p.state(events.GroupOpenedType, group, "0", events.GroupOpened{Task: "t", Size: 1})
@@ -145,7 +150,8 @@ func (p *tape) pieces(group string) {
 		piece.Logprobs, piece.VersionSpans = []float32{-float32(i)}, []events.VersionSpan{{End: 1}}
 		p.state(events.PieceSampledType, id, "0-"+events.Ordinal(i), piece)
 	}
-	p.state(events.TurnSampledType, id, "0", events.TurnSampled{PromptDelta: prompt, NewSegment: true, TokenIDs: []int32{7, 8, 9}, Logprobs: []float32{-1, -2, -3}})
+	p.state(events.TurnSampledType, id, "0", events.TurnSampled{PromptDelta: prompt, NewSegment: true,
+		TokenIDs: []int32{7, 8, 9}, Logprobs: []float32{-1, -2, -3}})
 }
 
 // fork states a group of one fork behind the first turn of a rollout, which goes on in flight.
@@ -156,7 +162,8 @@ func (p *tape) fork(origin, group string) {
 	p.state(events.RolloutForkedType, origin, "x", events.RolloutForked{Turn: 0, Count: 1, Task: "t"})
 	p.state(events.GroupOpenedType, group, "0", events.GroupOpened{Task: "t", Size: 1, Origin: from})
 	p.state(events.RolloutStartedType, id, "0", events.RolloutStarted{Group: group, Task: "t", Origin: from})
-	p.state(events.RolloutCopiedType, id, "0", events.RolloutCopied{Turns: []events.TurnSampled{turn}, Tools: []events.ToolsCompleted{done}})
+	p.state(events.RolloutCopiedType, id, "0", events.RolloutCopied{Turns: []events.TurnSampled{turn},
+		Tools: []events.ToolsCompleted{done}})
 	p.state(events.TurnSampledType, id, "1", events.TurnSampled{Turn: 1})
 }
 
@@ -203,42 +210,55 @@ func (p *tape) feed(cfg runfile.RunConfig, n int) {
 
 func (p *tape) rollout(group, id string, reward float64) {
 	p.state(events.RolloutStartedType, id, "0", events.RolloutStarted{Group: group, Task: "t"})
-	p.state(events.TurnSampledType, id, "0", events.TurnSampled{Turn: 0, ToolCalls: []events.ToolCall{{ID: "c0", Name: "grep"}}})
-	p.state(events.ToolsCompletedType, id, "0", events.ToolsCompleted{Turn: 0, Results: []events.ToolResult{{CallID: "c0"}}})
+	p.state(events.TurnSampledType, id, "0", events.TurnSampled{Turn: 0,
+		ToolCalls: []events.ToolCall{{ID: "c0", Name: "grep"}}})
+	p.state(events.ToolsCompletedType, id, "0", events.ToolsCompleted{Turn: 0,
+		Results: []events.ToolResult{{CallID: "c0"}}})
 	p.state(events.TurnSampledType, id, "1", events.TurnSampled{Turn: 1})
 	stop := events.StopFinished
 	if id == "g000002-0" {
 		stop = events.StopMaxTurns
 	}
 	ref := p.trajectory(group, id, stop)
-	p.state(events.RolloutFinishedType, id, "0", events.RolloutFinished{Task: "t", StopReason: stop, Turns: 2, Tokens: 6, Sampled: 3, Trajectory: ref})
+	p.state(events.RolloutFinishedType, id, "0", events.RolloutFinished{Task: "t", StopReason: stop, Turns: 2,
+		Tokens: 6, Sampled: 3, Trajectory: ref})
 	p.state(events.RolloutScoredType, id, "0", events.RolloutScored{Reward: reward, Trajectory: ref})
 	said := p.blob(string(events.PackLogprobs([][]float32{{0, -0.5, -1}, {0, -2, -3}})))
-	p.state(events.TeacherScoredType, id, "big", events.TeacherScored{Teacher: "big", Trajectory: ref.SHA256, Tokens: 6, Logprobs: &said})
+	p.state(events.TeacherScoredType, id, "big", events.TeacherScored{Teacher: "big", Trajectory: ref.SHA256,
+		Tokens: 6, Logprobs: &said})
 	if id != lateHints {
 		p.hints(id, ref)
 	}
 }
 
-// lateHints is the rollout of which the judge speaks between the decision on its batch and the batch.
+// lateHints is the rollout of which the judge speaks between the decision on
+// its batch and the batch.
 const lateHints = "g000002-1"
 
 // hints states what the judge says of a rollout, and its teacher.
 func (p *tape) hints(id string, ref storage.Ref) {
-	p.state(events.RolloutHintedType, id, "judge", events.RolloutHinted{By: "judge", Trajectory: ref.SHA256, Hints: []events.Hint{
-		{Start: 2, Length: 1, Text: "Look first."}, {Sample: 1, Start: 2, Length: 1, Text: "Shorter.", Tokens: []int32{9}, At: new(0)}}})
+	p.state(events.RolloutHintedType, id, "judge", events.RolloutHinted{By: "judge", Trajectory: ref.SHA256,
+		Hints: []events.Hint{
+			{Start: 2, Length: 1, Text: "Look first."}, {Sample: 1, Start: 2, Length: 1, Text: "Shorter.",
+				Tokens: []int32{9}, At: new(0)}}})
 	spans := p.blob(string(events.PackLogprobs([][]float32{{-0.25}, {-0.75}})))
-	p.state(events.TeacherScoredType, id, "hinted", events.TeacherScored{Teacher: "hinted", Trajectory: ref.SHA256, Tokens: 2, Logprobs: &spans})
+	p.state(events.TeacherScoredType, id, "hinted", events.TeacherScored{Teacher: "hinted", Trajectory: ref.SHA256,
+		Tokens: 2, Logprobs: &spans})
 }
 
-// trajectory stores a trajectory of two samples: two prompt tokens and one sampled, then one and two.
+// trajectory stores a trajectory of two samples: two prompt tokens and one
+// sampled, then one and two.
 func (p *tape) trajectory(group, id, stop string) storage.Ref {
-	data, err := storage.EncodeTrajectory(&storage.Trajectory{Run: "r", Group: group, Rollout: id, Task: "t", StopReason: stop, Messages: []storage.Message{
-		{Role: "user", TokenIDs: []int32{1, 2}, Logprobs: []float32{0, 0}, LossMask: []bool{false, false}, PolicyVersion: -1},
-		{Index: 1, Role: "assistant", TokenIDs: []int32{3}, Logprobs: []float32{-1}, LossMask: []bool{true}},
-		{Index: 2, Role: "prompt", Turn: 1, Segment: 1, TokenIDs: []int32{4}, Logprobs: []float32{0}, LossMask: []bool{false}, PolicyVersion: -1},
-		{Index: 3, Role: "assistant", Turn: 1, Segment: 1, TokenIDs: []int32{5, 6}, Logprobs: []float32{-2, -3}, LossMask: []bool{true, true}},
-	}})
+	data, err := storage.EncodeTrajectory(&storage.Trajectory{Run: "r", Group: group, Rollout: id, Task: "t",
+		StopReason: stop, Messages: []storage.Message{
+			{Role: "user", TokenIDs: []int32{1, 2}, Logprobs: []float32{0, 0},
+				LossMask: []bool{false, false}, PolicyVersion: -1},
+			{Index: 1, Role: "assistant", TokenIDs: []int32{3}, Logprobs: []float32{-1}, LossMask: []bool{true}},
+			{Index: 2, Role: "prompt", Turn: 1, Segment: 1, TokenIDs: []int32{4}, Logprobs: []float32{0},
+				LossMask: []bool{false}, PolicyVersion: -1},
+			{Index: 3, Role: "assistant", Turn: 1, Segment: 1, TokenIDs: []int32{5, 6}, Logprobs: []float32{-2, -3},
+				LossMask: []bool{true, true}},
+		}})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -274,7 +294,8 @@ func TestGoodRunHasNoFindings(t *testing.T) {
 	if len(report.Findings) > 0 {
 		t.Fatalf("findings in a run in which all is well: %v", report.Findings)
 	}
-	// Five trajectories, two files of the trainer's batch, two of the export's, and what the two teachers said, the same of each rollout.
+	// Five trajectories, two files of the trainer's batch, two of the export's, and what the two
+	// teachers said, the same of each rollout.
 	if b := report.Feeds[0]; b.Trained != 3 || b.Filtered != 2 || !b.AddsUp() || report.Objects != 11 {
 		t.Fatalf("books %+v, %d objects", b, report.Objects)
 	}

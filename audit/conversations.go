@@ -9,8 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// conversation checks what a turn says of its conversation against the run's rules and the turn that
-// it goes on with, and notes what is not trained on.
+// conversation checks what a turn says of its conversation against the run's rules and the turn
+// that it goes on with, and notes what is not trained on.
 func (c *Checker) conversation(r *rolloutState, turn events.TurnSampled) error {
 	rules := c.books.Config.Conversations
 	if len(rules) == 0 {

@@ -6,7 +6,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// TestObserved: an environment opens once, and answers each turn once, with the calls that the turn asked for.
+// TestObserved: an environment opens once, and answers each turn once, with the calls
+// that the turn asked for.
 func TestObserved(t *testing.T) {
 	turn := func(n int, calls ...string) events.TurnSampled {
 		sampled := events.TurnSampled{Turn: n}

@@ -14,14 +14,16 @@ type hinted struct {
 	seq uint64
 }
 
-// hinter takes what a hinter says of a rollout: once, behind its verdict, and by a name that the run knows.
+// hinter takes what a hinter says of a rollout: once, behind its verdict, and by a
+// name that the run knows.
 func (c *Checker) hinter(e events.Event, r *rolloutState) {
 	said, err := events.Data[events.RolloutHinted](e)
 	switch {
 	case err != nil:
 		c.find(RuleTurns, e, "%v", err)
 	case r.outcome != events.RolloutScoredType || said.Trajectory != r.scored.Trajectory.SHA256:
-		c.find(RuleTurns, e, "hints of %s are about a rollout that has no reward, or about another trajectory, %.16s", said.By, said.Trajectory)
+		c.find(RuleTurns, e, "hints of %s are about a rollout that has no reward, or about another trajectory, %.16s",
+			said.By, said.Trajectory)
 	case !c.books.Config.Hinter(said.By):
 		c.find(RuleTurns, e, "nobody takes the hints of %s", said.By)
 	default:
@@ -36,7 +38,8 @@ func (c *Checker) hinter(e events.Event, r *rolloutState) {
 }
 
 // hintedSample checks the hints of a row, and what teachers say of their tokens, against the facts.
-func (c *Checker) hintedSample(e events.Event, feed runfile.Feed, r *rolloutState, i int, samples []storage.Sample, row storage.Sample) error {
+func (c *Checker) hintedSample(e events.Event, feed runfile.Feed, r *rolloutState, i int, samples []storage.Sample,
+	row storage.Sample) error {
 	said := r.hinted[feed.Hints]
 	if said.seq > e.AsOf {
 		said = hinted{}
@@ -71,18 +74,21 @@ func (c *Checker) hintedSample(e events.Event, feed runfile.Feed, r *rolloutStat
 			lists = lists[before:]
 		}
 		if !slices.EqualFunc(events.SpanLogprobs(len(row.Tokens), rows[i], lists), row.TeacherLogprobs[k], sameNumber) {
-			c.find(RuleBatch, e, "sample %d of rollout %s has other log-probabilities of teacher %s than it gave", i, row.Rollout, name)
+			c.find(RuleBatch, e, "sample %d of rollout %s has other log-probabilities of teacher %s than it gave", i,
+				row.Rollout, name)
 		}
 	}
 	return nil
 }
 
-// sameHint reports whether a row's hint is the stated one, whose text and tokens a large batch may leave out.
+// sameHint reports whether a row's hint is the stated one, whose text and tokens a
+// large batch may leave out.
 func sameHint(stated, row storage.Hint) bool {
 	if row.Text == "" && row.Tokens == nil {
 		stated.Text, stated.Tokens = "", nil
 	}
-	return stated.Text == row.Text && slices.Equal(stated.Tokens, row.Tokens) && stated.Turn == row.Turn && stated.Start == row.Start && stated.Length == row.Length && stated.At == row.At
+	return stated.Text == row.Text && slices.Equal(stated.Tokens, row.Tokens) && stated.Turn == row.Turn &&
+		stated.Start == row.Start && stated.Length == row.Length && stated.At == row.At
 }
 
 // sameNumber holds two that are none for the same.

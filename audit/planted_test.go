@@ -44,7 +44,8 @@ func TestPlantedFaults(t *testing.T) {
 			edit(p, events.TurnSampledType, "g000009-0", func(d *events.TurnSampled) { d.Logprobs[0]-- })
 		}},
 		"turn shorter than its pieces": {RuleTurns, func(p *tape) {
-			edit(p, events.TurnSampledType, "g000009-0", func(d *events.TurnSampled) { d.TokenIDs, d.Logprobs = d.TokenIDs[:1], d.Logprobs[:1] })
+			edit(p, events.TurnSampledType, "g000009-0",
+				func(d *events.TurnSampled) { d.TokenIDs, d.Logprobs = d.TokenIDs[:1], d.Logprobs[:1] })
 		}},
 		"piece of a turn lost": {RuleTurns, func(p *tape) {
 			i := p.find(events.PieceSampledType, "g000009-0") + 1
@@ -75,18 +76,21 @@ func TestPlantedFaults(t *testing.T) {
 		}},
 		"turn behind none": {RuleBatch, func(p *tape) {
 			edit(p, events.TurnSampledType, "g000001-1", func(d *events.TurnSampled) {
-				d.After, d.Prompt = new(7), []events.PromptMessage{{Role: "user", Images: []storage.Image{{MediaType: "image/png"}}}}
+				d.After, d.Prompt = new(7), []events.PromptMessage{{Role: "user",
+					Images: []storage.Image{{MediaType: "image/png"}}}}
 			})
 		}},
 		"masked, and trained on": {RuleBatch, func(p *tape) {
 			rule := runfile.ConversationRule{Name: "all", Tree: runfile.TreeMain, Train: new(false)}
-			edit(p, events.RunOpenedType, "r", func(d *events.RunOpened) { d.Config.Conversations = []runfile.ConversationRule{rule} })
+			edit(p, events.RunOpenedType,
+				"r", func(d *events.RunOpened) { d.Config.Conversations = []runfile.ConversationRule{rule} })
 			edit(p, events.TurnSampledType, "g000001-0", func(d *events.TurnSampled) {
 				d.Conversation = &events.Conversation{Tree: rule.Tree, Rule: rule.Name, Masked: true}
 			})
 		}},
 		"two outcomes": {RuleOutcome, func(p *tape) {
-			p.state(events.RolloutFailedType, "g000001-0", "0", events.RolloutFailed{Stage: events.StageScorer, Class: events.ClassDeadline})
+			p.state(events.RolloutFailedType, "g000001-0",
+				"0", events.RolloutFailed{Stage: events.StageScorer, Class: events.ClassDeadline})
 		}},
 		"reward changed": {RuleGroup, func(p *tape) {
 			edit(p, events.RolloutScoredType, "g000001-1", func(d *events.RolloutScored) { d.Reward = 0.25 })
@@ -110,7 +114,8 @@ func TestPlantedFaults(t *testing.T) {
 		}},
 		"teacher has said nothing": {RuleMembers, func(p *tape) { p.remove(events.TeacherScoredType, "g000001-0") }},
 		"teacher has failed": {RuleMembers, func(p *tape) {
-			edit(p, events.TeacherScoredType, "g000001-0", func(d *events.TeacherScored) { d.Logprobs, d.Failed = nil, "away" })
+			edit(p, events.TeacherScoredType, "g000001-0",
+				func(d *events.TeacherScored) { d.Logprobs, d.Failed = nil, "away" })
 		}},
 		"teacher speaks twice": {RuleTurns, func(p *tape) {
 			said, _ := events.Data[events.TeacherScored](p.log[p.find(events.TeacherScoredType, "g000001-0")])
@@ -125,10 +130,14 @@ func TestPlantedFaults(t *testing.T) {
 				b.Samples[0].TeacherLogprobs[1][2] = float32(math.NaN())
 			})
 		}},
-		"hint of another text":                       {RuleBatch, func(p *tape) { p.file(0, func(b *storage.Batch) { b.Samples[0].Hints[0].Text = "Look last." }) }},
-		"hint inserted elsewhere":                    {RuleBatch, func(p *tape) { p.file(0, func(b *storage.Batch) { b.Samples[0].Hints[0].At-- }) }},
-		"hinted teacher's values changed":            {RuleBatch, func(p *tape) { p.file(0, func(b *storage.Batch) { b.Samples[1].TeacherLogprobs[1][2] = -9 }) }},
-		"hinted teacher's values of the span before": {RuleBatch, func(p *tape) { p.file(0, func(b *storage.Batch) { b.Samples[1].TeacherLogprobs[1][2] = -0.25 }) }},
+		"hint of another text": {RuleBatch,
+			func(p *tape) { p.file(0, func(b *storage.Batch) { b.Samples[0].Hints[0].Text = "Look last." }) }},
+		"hint inserted elsewhere": {RuleBatch,
+			func(p *tape) { p.file(0, func(b *storage.Batch) { b.Samples[0].Hints[0].At-- }) }},
+		"hinted teacher's values changed": {RuleBatch,
+			func(p *tape) { p.file(0, func(b *storage.Batch) { b.Samples[1].TeacherLogprobs[1][2] = -9 }) }},
+		"hinted teacher's values of the span before": {RuleBatch,
+			func(p *tape) { p.file(0, func(b *storage.Batch) { b.Samples[1].TeacherLogprobs[1][2] = -0.25 }) }},
 		"hinted teacher left out": {RuleBatch, func(p *tape) {
 			p.file(0, func(b *storage.Batch) { b.Samples[0].TeacherLogprobs[1][2] = float32(math.NaN()) })
 		}},
@@ -187,7 +196,8 @@ func TestPlantedFaults(t *testing.T) {
 			p.file(0, func(b *storage.Batch) { b.Samples[1].Annotations[0].Note = "no" })
 		}},
 		"annotation changed": {RuleAdvantage, func(p *tape) {
-			edit(p, events.RolloutAnnotatedType, "g000001-0", func(d *events.RolloutAnnotated) { d.Text = "something else" })
+			edit(p, events.RolloutAnnotatedType, "g000001-0",
+				func(d *events.RolloutAnnotated) { d.Text = "something else" })
 		}},
 		"masked, but not said": {RuleMembers, func(p *tape) {
 			edit(p, events.BatchReadyType, "f", func(d *events.BatchReady) { delete(d.Masked, "g000002-0") })
@@ -204,14 +214,16 @@ func TestPlantedFaults(t *testing.T) {
 		}},
 		"tokens too old for a feed that requires versions": {RuleMembers, func(p *tape) {
 			edit(p, events.RunOpenedType, "r", func(d *events.RunOpened) { d.Config.Staleness.RequireVersions = true })
-			edit(p, events.RolloutFinishedType, "g000001-0", func(d *events.RolloutFinished) { d.MinVersion = -2 }) // two before the dispatch
+			// two before the dispatch
+			edit(p, events.RolloutFinishedType, "g000001-0", func(d *events.RolloutFinished) { d.MinVersion = -2 })
 		}},
 		"somebody else masked": {RuleMembers, func(p *tape) {
 			edit(p, events.BatchReadyType, "f", func(d *events.BatchReady) { d.Masked["g000009-0"] = "truncated" })
 		}},
 		"invalidated, but trained on": {RuleMembers, func(p *tape) {
 			invalidated := p.log[p.find(events.RolloutInvalidatedType, "g000002-2")]
-			invalidated.Entity, invalidated.ID = "g000001-0", events.ID("r", events.RolloutInvalidatedType, "g000001-0", "0")
+			invalidated.Entity, invalidated.ID = "g000001-0",
+				events.ID("r", events.RolloutInvalidatedType, "g000001-0", "0")
 			p.log[p.find(events.RolloutInvalidatedType, "g000002-2")] = invalidated
 			p.relink()
 		}},
@@ -279,19 +291,23 @@ func TestPlantedFaults(t *testing.T) {
 			e.AsOf, e.DecidedAt = e.Seq, e.DecidedAt.AddDate(2026, 0, 0)
 		}},
 		"fork of other turns": {RuleTurns, func(p *tape) {
-			edit(p, events.RolloutCopiedType, "g000003-0", func(d *events.RolloutCopied) { d.Turns[0].Content = "never said" })
+			edit(p, events.RolloutCopiedType, "g000003-0",
+				func(d *events.RolloutCopied) { d.Turns[0].Content = "never said" })
 		}},
 		"fork of another answer": {RuleTurns, func(p *tape) {
-			edit(p, events.RolloutCopiedType, "g000003-0", func(d *events.RolloutCopied) { d.Tools[0].Runner = "another" })
+			edit(p, events.RolloutCopiedType, "g000003-0",
+				func(d *events.RolloutCopied) { d.Tools[0].Runner = "another" })
 		}},
-		"fork that begins without its turns": {RuleTurns, func(p *tape) { p.remove(events.RolloutCopiedType, "g000003-0") }},
+		"fork that begins without its turns": {RuleTurns,
+			func(p *tape) { p.remove(events.RolloutCopiedType, "g000003-0") }},
 		"fork of too few turns": {RuleTurns, func(p *tape) {
 			edit(p, events.RolloutStartedType, "g000003-0", func(d *events.RolloutStarted) { d.Origin.Turn = 1 })
 		}},
 		"turns of another rollout, but no fork": {RuleTurns, func(p *tape) {
 			edit(p, events.RolloutStartedType, "g000003-0", func(d *events.RolloutStarted) { d.Origin = nil })
 		}},
-		"turn before the verdict on a step": {RuleTurns, func(p *tape) { p.remove(events.StepScoredType, "g000004-0") }},
+		"turn before the verdict on a step": {RuleTurns,
+			func(p *tape) { p.remove(events.StepScoredType, "g000004-0") }},
 		"verdict on a step that has not ended": {RuleTurns, func(p *tape) {
 			edit(p, events.StepScoredType, "g000004-0", func(d *events.StepScored) { d.Step = 1 })
 		}},

@@ -21,13 +21,15 @@ type rolloutState struct {
 	origin *events.Origin // of a fork that has not begun
 	// history holds a digest of each turn and of its answers, which forks must repeat.
 	history [][]byte
-	// segment is the digest of the current segment's tokens, and underWay what is recorded of the next turn.
+	// segment is the digest of the current segment's tokens, and underWay what is
+	// recorded of the next turn.
 	segment  hash.Hash
 	underWay *events.UnderWay
 	awaiting []string // ids of the calls that the last turn asked for
 	steps    int      // of its task that the agent has ended
 	unscored bool     // the last of them
-	// observations counts the words of its environment; rated is what the run's reward function says.
+	// observations counts the words of its environment; rated is what the
+	// run's reward function says.
 	observations int
 	// passed: another role of its episode has the word before the last turn is answered.
 	passed bool
@@ -144,7 +146,8 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 	case events.RolloutRetriedType:
 		retried, err := events.Data[events.RolloutRetried](e)
 		if err == nil && retried.Behind > 0 && (!r.agent || retried.Behind != r.turns) {
-			err = fmt.Errorf("it starts an agent anew behind %d turns, but there is none, or there were %d turns", retried.Behind, r.turns)
+			err = fmt.Errorf("it starts an agent anew behind %d turns, but there is none, or there were %d turns",
+				retried.Behind, r.turns)
 		}
 		return err
 	case events.RolloutFinishedType:
@@ -154,10 +157,12 @@ func (c *Checker) progress(r *rolloutState, e events.Event) error {
 		finished, err := events.Data[events.RolloutFinished](e)
 		r.finished, r.episode = true, finished
 		if err == nil && r.turns > 0 && (finished.Turns != r.turns-len(r.left) || finished.Steps != r.steps) {
-			err = fmt.Errorf("it says that there were %d turns and %d steps, but there were %d and %d", finished.Turns, finished.Steps, r.turns-len(r.left), r.steps)
+			err = fmt.Errorf("it says that there were %d turns and %d steps, but there were %d and %d", finished.Turns,
+				finished.Steps, r.turns-len(r.left), r.steps)
 		}
 		if masked := r.maskedTokens(finished); err == nil && !maps.Equal(finished.Masked, masked) {
-			err = fmt.Errorf("it says that its run masks %v tokens by rule, but its turns say %v", finished.Masked, masked)
+			err = fmt.Errorf("it says that its run masks %v tokens by rule, but its turns say %v", finished.Masked,
+				masked)
 		}
 		return err
 	case events.RolloutScoredType:
@@ -212,13 +217,15 @@ func (r *rolloutState) follows(turn int) error {
 	return nil
 }
 
-// piece checks that a piece of the next turn follows the one before, and that no answer behind the same prompt is begun anew.
+// piece checks that a piece of the next turn follows the one before, and that no answer behind the
+// same prompt is begun anew.
 func (r *rolloutState) piece(p events.PieceSampled) error {
 	if err := r.follows(p.Turn); err != nil {
 		return err
 	}
 	if u := r.underWay; u != nil && u.Prompt == p.Prompt && p.Offset == 0 {
-		return fmt.Errorf("the answer of turn %d begins anew, though %d tokens of it are recorded", p.Turn, len(u.TokenIDs))
+		return fmt.Errorf("the answer of turn %d begins anew, though %d tokens of it are recorded", p.Turn,
+			len(u.TokenIDs))
 	}
 	var err error
 	r.underWay, err = r.underWay.Add(p)
@@ -238,7 +245,8 @@ func (r *rolloutState) tokens(turn events.TurnSampled) error {
 		n = len(u.TokenIDs)
 	}
 	events.HashTokens(r.segment, turn.TokenIDs)
-	if n > 0 && (len(turn.TokenIDs) < n || len(turn.Logprobs) < n || !slices.Equal(turn.TokenIDs[:n], u.TokenIDs) || !slices.Equal(turn.Logprobs[:n], u.Logprobs)) {
+	if n > 0 && (len(turn.TokenIDs) < n || len(turn.Logprobs) < n || !slices.Equal(turn.TokenIDs[:n], u.TokenIDs) ||
+		!slices.Equal(turn.Logprobs[:n], u.Logprobs)) {
 		return fmt.Errorf("turn %d does not begin with the %d tokens that are recorded of it", turn.Turn, n)
 	}
 	return nil
@@ -250,7 +258,8 @@ func (r *rolloutState) answered(tools events.ToolsCompleted) error {
 		ids = append(ids, result.CallID)
 	}
 	if tools.Turn != r.turns-1 || !slices.Equal(ids, r.awaiting) {
-		return fmt.Errorf("it answers calls %v of turn %d, but turn %d asked for %v", ids, tools.Turn, r.turns-1, r.awaiting)
+		return fmt.Errorf("it answers calls %v of turn %d, but turn %d asked for %v", ids,
+			tools.Turn, r.turns-1, r.awaiting)
 	}
 	r.awaiting = nil
 	r.history = append(r.history, digest(tools))
@@ -263,8 +272,10 @@ func (r *rolloutState) observed(o events.RolloutObserved) error {
 	for _, m := range o.MessagesOf("tool") {
 		ids = append(ids, m.ToolCallID)
 	}
-	if r.finished || o.Turn != r.turns-1 || o.Turn+1 != r.observations || !o.Done && o.Failed == "" && o.Next == "" && !slices.Equal(ids, r.awaiting) {
-		return fmt.Errorf("the environment answers calls %v of turn %d, its word %d; but turn %d asked for %v, or the episode is over", ids, o.Turn, r.observations, r.turns-1, r.awaiting)
+	if r.finished || o.Turn != r.turns-1 || o.Turn+1 != r.observations ||
+		!o.Done && o.Failed == "" && o.Next == "" && !slices.Equal(ids, r.awaiting) {
+		return fmt.Errorf("the environment answers calls %v of turn %d, its word %d; but turn %d asked for %v, or the episode is over",
+			ids, o.Turn, r.observations, r.turns-1, r.awaiting)
 	}
 	switch {
 	case o.Next != "" && r.passed, !o.Held && o.Failed == "" && r.passed:
@@ -305,15 +316,18 @@ func (r *rolloutState) workspace(e events.Event) error {
 		return err
 	}
 	r.left = answered.Agent.Left
-	if slices.ContainsFunc(r.left, func(turn int) bool { return turn < 0 || turn >= r.turns }) || len(r.left)+answered.Agent.Recalled > r.turns {
-		return fmt.Errorf("its agent had %d recorded turns again and left turns %v behind, of %d", answered.Agent.Recalled, r.left, r.turns)
+	if slices.ContainsFunc(r.left, func(turn int) bool { return turn < 0 || turn >= r.turns }) ||
+		len(r.left)+answered.Agent.Recalled > r.turns {
+		return fmt.Errorf("its agent had %d recorded turns again and left turns %v behind, of %d",
+			answered.Agent.Recalled, r.left, r.turns)
 	}
 	return nil
 }
 
 func (r *rolloutState) stepFinished(ended events.StepFinished) error {
 	if r.finished || r.awaiting != nil || r.unscored || ended.Step != r.steps || ended.Turns != r.turns {
-		return fmt.Errorf("it ends step %d after %d turns, but there were %d steps and %d turns, or something is awaited", ended.Step, ended.Turns, r.steps, r.turns)
+		return fmt.Errorf("it ends step %d after %d turns, but there were %d steps and %d turns, or something is awaited",
+			ended.Step, ended.Turns, r.steps, r.turns)
 	}
 	r.steps, r.unscored = r.steps+1, true
 	return nil
@@ -354,7 +368,8 @@ func (c *Checker) copied(r *rolloutState, copied events.RolloutCopied) error {
 	if r.turns != turn+1 || r.awaiting != nil || len(copied.Tools) > 0 {
 		return fmt.Errorf("it has %d turns, and not all that its origin was answered up to turn %d", r.turns, turn)
 	}
-	if origin == nil || len(origin.history) < len(r.history) || !slices.EqualFunc(origin.history[:len(r.history)], r.history, bytes.Equal) {
+	if origin == nil || len(origin.history) < len(r.history) ||
+		!slices.EqualFunc(origin.history[:len(r.history)], r.history, bytes.Equal) {
 		return fmt.Errorf("it begins with other turns or answers than its origin has had")
 	}
 	return nil

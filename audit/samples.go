@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// samples checks the rows of a batch: tokens against the trajectories, advantages and annotations against the facts.
+// samples checks the rows of a batch: tokens against the trajectories, advantages and
+// annotations against the facts.
 func (c *Checker) samples(e events.Event, feed runfile.Feed, ready events.BatchReady, files []*storage.Batch) error {
 	rows := map[string][]storage.Sample{}
 	for _, f := range files {
@@ -34,7 +35,8 @@ func (c *Checker) samples(e events.Event, feed runfile.Feed, ready events.BatchR
 }
 
 // trajectory checks that the rows of a rollout are its trajectory's samples.
-func (c *Checker) trajectory(e events.Event, feed runfile.Feed, ready events.BatchReady, r *rolloutState, rows []storage.Sample) error {
+func (c *Checker) trajectory(e events.Event, feed runfile.Feed, ready events.BatchReady, r *rolloutState,
+	rows []storage.Sample) error {
 	data, err := c.fetch(e, r.scored.Trajectory)
 	if data == nil {
 		return err
@@ -53,7 +55,8 @@ func (c *Checker) trajectory(e events.Event, feed runfile.Feed, ready events.Bat
 	}
 	kept, left := storage.Trained(samples)
 	if len(kept) != len(rows) {
-		c.find(RuleBatch, e, "rollout %s has %d samples in the files, %d in its trajectory that are trained on", trajectory.Rollout, len(rows), len(kept))
+		c.find(RuleBatch, e, "rollout %s has %d samples in the files, %d in its trajectory that are trained on",
+			trajectory.Rollout, len(rows), len(kept))
 		return nil
 	}
 	for i := range samples {
@@ -70,21 +73,31 @@ func (c *Checker) trajectory(e events.Event, feed runfile.Feed, ready events.Bat
 		if err := c.taughtSample(e, feed, r, i, samples, row); err != nil {
 			return err
 		}
-		if !slices.Equal(s.Tokens, row.Tokens) || !slices.Equal(s.LossMask, row.LossMask) || !slices.Equal(s.SamplerLogprobs, row.SamplerLogprobs) ||
+		if !slices.Equal(s.Tokens, row.Tokens) || !slices.Equal(s.LossMask, row.LossMask) ||
+			!slices.Equal(s.SamplerLogprobs, row.SamplerLogprobs) ||
 			!slices.Equal(s.Constrained, row.Constrained) ||
-			!slices.Equal(s.PolicyVersions, row.PolicyVersions) || !slices.Equal(s.Turns, row.Turns) || !slices.Equal(s.Columns, row.Columns) ||
+			!slices.Equal(s.PolicyVersions, row.PolicyVersions) || !slices.Equal(s.Turns, row.Turns) ||
+			!slices.Equal(s.Columns, row.Columns) ||
 			!slices.Equal(s.Images, row.Images) ||
 			s.RolloutSampled != row.RolloutSampled || int(row.SampleIndex) != n {
 			c.find(RuleBatch, e, "sample %d of rollout %s is not that of its trajectory", i, row.Rollout)
 		}
-		if slices.ContainsFunc(row.Turns, func(span storage.TurnSpan) bool { return slices.Contains(r.left, int(span.Turn)) }) {
-			c.find(RuleBatch, e, "sample %d of rollout %s has turns that are no part of the episode: its agent left %v behind", i, row.Rollout, r.left)
+		if slices.ContainsFunc(row.Turns, func(span storage.TurnSpan) bool {
+			return slices.Contains(r.left,
+				int(span.Turn))
+		}) {
+			c.find(RuleBatch, e,
+				"sample %d of rollout %s has turns that are no part of the episode: its agent left %v behind", i,
+				row.Rollout, r.left)
 		}
 		if rule, is := r.maskedIn(row); is {
-			c.find(RuleBatch, e, "sample %d of rollout %s trains on turns that rule %s of the run masks", i, row.Rollout, rule)
+			c.find(RuleBatch, e, "sample %d of rollout %s trains on turns that rule %s of the run masks", i,
+				row.Rollout, rule)
 		}
-		if row.Reward != number32(r.reward) || row.DispatchVersion != r.version || int64(row.Staleness) != version-r.version {
-			c.find(RuleBatch, e, "rollout %s: reward %g, dispatch version %d, staleness %d in the files; the facts say %g, %d, %d",
+		if row.Reward != number32(r.reward) || row.DispatchVersion != r.version ||
+			int64(row.Staleness) != version-r.version {
+			c.find(RuleBatch, e,
+				"rollout %s: reward %g, dispatch version %d, staleness %d in the files; the facts say %g, %d, %d",
 				row.Rollout, row.Reward, row.DispatchVersion, row.Staleness, r.reward, r.version, version-r.version)
 		}
 	}
@@ -122,14 +135,16 @@ func (c *Checker) bases(feed runfile.Feed, ready events.BatchReady, rows map[str
 	return bases
 }
 
-// largestBonus is what a span's reward, weighed, may add to an advantage; an annotation beyond it counts for nothing.
+// largestBonus is what a span's reward, weighed, may add to an advantage; an annotation
+// beyond it counts for nothing.
 const largestBonus = 1e30
 
 // position is one token of one of a rollout's samples.
 type position struct{ sample, token int }
 
 // credit computes a rollout's advantages again, token by token, and looks for its annotations.
-func (c *Checker) credit(e events.Event, feed runfile.Feed, id string, r *rolloutState, rows []storage.Sample, base float64) {
+func (c *Checker) credit(e events.Event, feed runfile.Feed, id string, r *rolloutState,
+	rows []storage.Sample, base float64) {
 	turns := map[int][]position{}
 	spans := map[int][]advantage.Span{}
 	for i, s := range rows {
@@ -147,7 +162,8 @@ func (c *Checker) credit(e events.Event, feed runfile.Feed, id string, r *rollou
 		counts = counts && math.Abs(span.Reward*c.books.Config.Advantage.SpanWeight) <= largestBonus
 		there, noted := annotated(a.RolloutAnnotated, rows, turns[turn], span, counts)
 		if !there && !noted {
-			c.find(RuleAdvantage, e, "rollout %s: the annotation at sequence %d is not in the files as it was stated", id, a.seq)
+			c.find(RuleAdvantage, e, "rollout %s: the annotation at sequence %d is not in the files as it was stated",
+				id, a.seq)
 		}
 		if there && counts && a.Reward != nil {
 			spans[turn] = append(spans[turn], span)
@@ -178,7 +194,8 @@ func (c *Checker) credit(e events.Event, feed runfile.Feed, id string, r *rollou
 	}
 }
 
-// annotatedSpan says which sampled tokens an annotation selects; counts is false when it selects none that there are.
+// annotatedSpan says which sampled tokens an annotation selects; counts is false when it
+// selects none that there are.
 func annotatedSpan(a events.RolloutAnnotated, turns map[int][]position) (turn int, span advantage.Span, counts bool) {
 	if a.Turn == nil {
 		return -1, span, false
@@ -197,12 +214,14 @@ func annotatedSpan(a events.RolloutAnnotated, turns map[int][]position) (turn in
 	return *a.Turn, span, span.Length >= 1 && span.Start <= n && span.Length <= n-span.Start
 }
 
-// annotated looks for an annotation in the rows. noted: it is there with a note that says why it counts for nothing, or the rows say that
-// some are left out.
-func annotated(a events.RolloutAnnotated, rows []storage.Sample, turn []position, span advantage.Span, counts bool) (there, noted bool) {
+// annotated looks for an annotation in the rows. noted: it is there with a note that says why it
+// counts for nothing, or the rows say that some are left out.
+func annotated(a events.RolloutAnnotated, rows []storage.Sample, turn []position, span advantage.Span,
+	counts bool) (there, noted bool) {
 	for i, s := range rows {
 		for _, b := range s.Annotations {
-			same := b.Text == a.Text && (a.Reward == nil) == (b.Reward == nil) && (a.Reward == nil || *a.Reward == *b.Reward)
+			same := b.Text == a.Text && (a.Reward == nil) == (b.Reward == nil) &&
+				(a.Reward == nil || *a.Reward == *b.Reward)
 			switch {
 			case b.Note != "":
 				noted = noted || same && !counts || b.Text == "" && b.Reward == nil

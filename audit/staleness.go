@@ -9,7 +9,8 @@ import (
 type progress struct {
 	version int64
 	through int64 // last step that weights of this run cover
-	// unforeseen counts the versions that no step of this run accounts for: of other runs, or several for one step.
+	// unforeseen counts the versions that no step of this run accounts for: of other runs,
+	// or several for one step.
 	unforeseen int64
 	consumed   int64 // last step of the first feed that was consumed
 }
@@ -40,7 +41,8 @@ func (c *Checker) published(e events.Event) {
 	c.policy.unforeseen += max(0, versions-steps)
 }
 
-// compose remembers whom a batch of the first feed trains on, where the feed drops what would be too old when the batch is consumed.
+// compose remembers whom a batch of the first feed trains on, where the feed drops what would be
+// too old when the batch is consumed.
 func (c *Checker) compose(feed runfile.Feed, ready events.BatchReady) {
 	cfg := c.books.Config
 	if feed.Name != cfg.Feeds[0].Name || feed.Export() || !drops(cfg.StalenessOf(feed)) {
@@ -49,8 +51,8 @@ func (c *Checker) compose(feed runfile.Feed, ready events.BatchReady) {
 	c.ready[ready.Step] = composed{c.policy, ready.Rollouts}
 }
 
-// consume checks how old a batch's rollouts are when the trainer takes it for the first time. After a rewind the same batch comes again,
-// however old it is by then.
+// consume checks how old a batch's rollouts are when the trainer takes it for the first time. After
+// a rewind the same batch comes again, however old it is by then.
 func (c *Checker) consume(e events.Event) {
 	consumed, err := events.Data[events.BatchConsumed](e)
 	if err != nil {
@@ -73,17 +75,21 @@ func (c *Checker) notTooOld(e events.Event, step int64, b composed) {
 	version := c.policy.version - (c.policy.unforeseen - b.at.unforeseen)
 	for _, id := range b.rollouts {
 		r := c.rollouts[id]
-		// In an external run nobody is held back to what is published, so a feed takes what is of the current version.
+		// In an external run nobody is held back to what is published, so a feed takes what
+		// is of the current version.
 		if r == nil || cfg.External && (b.at.through == 0 || r.ageVersion(bound) >= b.at.version) {
 			continue
 		}
 		if age := version - r.ageVersion(bound); age > bound.Max {
-			c.find(RuleStaleness, e, "rollout %s of step %d is %d policy versions old when the step is consumed, at most %d are allowed", id, step, age, bound.Max)
+			c.find(RuleStaleness, e,
+				"rollout %s of step %d is %d policy versions old when the step is consumed, at most %d are allowed",
+				id, step, age, bound.Max)
 		}
 	}
 }
 
-// ageVersion is the policy version from which a rollout's age counts: that of its oldest token where versions are required, else that at dispatch.
+// ageVersion is the policy version from which a rollout's age counts: that of its oldest token
+// where versions are required, else that at dispatch.
 func (r *rolloutState) ageVersion(bound runfile.Staleness) int64 {
 	if bound.RequireVersions {
 		return min(r.version, r.episode.MinVersion)

@@ -8,7 +8,8 @@ import (
 )
 
 func (p *tape) published(run string, version, through int64) {
-	p.state(events.WeightsPublishedType, "policy", events.Ordinal(version), events.WeightsPublished{Policy: "policy", Version: version, Run: run, ThroughStep: through})
+	p.state(events.WeightsPublishedType, "policy", events.Ordinal(version),
+		events.WeightsPublished{Policy: "policy", Version: version, Run: run, ThroughStep: through})
 }
 
 // TestStalenessWhenConsumed: the bound of goodRun is 1, and its only batch is of version 0.
@@ -35,7 +36,12 @@ func TestStalenessWhenConsumed(t *testing.T) {
 		{"one version", func(p *tape) { p.published("r", 1, 1); consume(p, "a") }, false},
 		{"two versions", twoVersions, true},
 		{"one version for two steps", func(p *tape) { p.published("r", 1, 2); consume(p, "a") }, false},
-		{"another run's version on top", func(p *tape) { p.published("r", 1, 1); p.published("other", 2, 9); consume(p, "a") }, false},
+		{"another run's version on top", func(p *tape) {
+			p.published("r", 1, 1)
+			p.published("other", 2,
+				9)
+			consume(p, "a")
+		}, false},
 		{"another run's version, and two", func(p *tape) {
 			p.published("other", 1, 9)
 			p.published("r", 2, 1)
@@ -57,14 +63,19 @@ func TestStalenessWhenConsumed(t *testing.T) {
 			configure(p, func(c *runfile.RunConfig) { c.Staleness.Policy = runfile.StaleKeep })
 			twoVersions(p)
 		}, false},
-		{"tokens from before the dispatch", func(p *tape) { before(p); p.published("r", 1, 1); consume(p, "a") }, false},
+		{"tokens from before the dispatch", func(p *tape) { before(p); p.published("r", 1, 1); consume(p, "a") },
+			false},
 		{"tokens from before the dispatch, where versions are required", func(p *tape) {
 			configure(p, func(c *runfile.RunConfig) { c.Staleness.RequireVersions = true })
 			before(p)
 			p.published("r", 1, 1)
 			consume(p, "a")
 		}, true},
-		{"an external run before its first weights", func(p *tape) { configure(p, func(c *runfile.RunConfig) { c.External = true }); twoVersions(p) }, false},
+		{"an external run before its first weights", func(p *tape) {
+			configure(p,
+				func(c *runfile.RunConfig) { c.External = true })
+			twoVersions(p)
+		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := goodRun(t)

@@ -14,7 +14,8 @@ type taught struct {
 	seq      uint64
 }
 
-// teacher takes what a teacher says of a rollout: once, behind its verdict, and of the tokens that it has.
+// teacher takes what a teacher says of a rollout: once, behind its verdict, and
+// of the tokens that it has.
 func (c *Checker) teacher(e events.Event, r *rolloutState) {
 	said, err := events.Data[events.TeacherScored](e)
 	tokens := r.episode.Tokens
@@ -27,7 +28,9 @@ func (c *Checker) teacher(e events.Event, r *rolloutState) {
 	case r.outcome != events.RolloutScoredType:
 		c.find(RuleTurns, e, "teacher %s scores a rollout that has no reward", said.Teacher)
 	case said.Trajectory != r.scored.Trajectory.SHA256 || said.Logprobs != nil && said.Tokens != tokens:
-		c.find(RuleTurns, e, "teacher %s scores %d tokens of a trajectory %.16s, but the rollout or its hints have %d in %.16s", said.Teacher, said.Tokens, said.Trajectory,
+		c.find(RuleTurns, e,
+			"teacher %s scores %d tokens of a trajectory %.16s, but the rollout or its hints have %d in %.16s",
+			said.Teacher, said.Tokens, said.Trajectory,
 			tokens, r.scored.Trajectory.SHA256)
 	default:
 		if _, twice := r.taught[said.Teacher]; twice {
@@ -40,7 +43,8 @@ func (c *Checker) teacher(e events.Event, r *rolloutState) {
 	}
 }
 
-// untaught is why a rollout must not be trained on of which a teacher of the feed had said nothing, "" where all had.
+// untaught is why a rollout must not be trained on of which a teacher of the feed had said
+// nothing, "" where all had.
 func (c *Checker) untaught(feed runfile.Feed, r *rolloutState, asOf uint64) string {
 	for _, name := range feed.Teachers {
 		if c.books.Config.Teacher(name).Hints != "" {
@@ -54,9 +58,11 @@ func (c *Checker) untaught(feed runfile.Feed, r *rolloutState, asOf uint64) stri
 }
 
 // taughtSample checks the teachers' columns of a row against what they have said.
-func (c *Checker) taughtSample(e events.Event, feed runfile.Feed, r *rolloutState, i int, samples []storage.Sample, row storage.Sample) error {
+func (c *Checker) taughtSample(e events.Event, feed runfile.Feed, r *rolloutState, i int, samples []storage.Sample,
+	row storage.Sample) error {
 	if len(row.TeacherLogprobs) != len(feed.Teachers) {
-		c.find(RuleBatch, e, "sample %d of rollout %s has log-probabilities of %d teachers, the feed has %d", i, row.Rollout, len(row.TeacherLogprobs), len(feed.Teachers))
+		c.find(RuleBatch, e, "sample %d of rollout %s has log-probabilities of %d teachers, the feed has %d", i,
+			row.Rollout, len(row.TeacherLogprobs), len(feed.Teachers))
 		return nil
 	}
 	lengths := make([]int, len(samples))
@@ -84,7 +90,8 @@ func (c *Checker) taughtSample(e events.Event, feed runfile.Feed, r *rolloutStat
 			continue
 		}
 		if !slices.Equal(said[i], row.TeacherLogprobs[k]) {
-			c.find(RuleBatch, e, "sample %d of rollout %s has other log-probabilities of teacher %s than it gave", i, row.Rollout, name)
+			c.find(RuleBatch, e, "sample %d of rollout %s has other log-probabilities of teacher %s than it gave", i,
+				row.Rollout, name)
 		}
 	}
 	return nil

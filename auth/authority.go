@@ -1,5 +1,6 @@
-// Package auth makes the keys and credentials with which a NATS server knows who is who: an operator, an account for the plane, one for
-// outsiders, and a user for each service of the topology table with that service's permissions.
+// Package auth makes the keys and credentials with which a NATS server knows who is who: an
+// operator, an account for the plane, one for outsiders, and a user for each service of the
+// topology table with that service's permissions.
 package auth
 
 import (
@@ -18,15 +19,16 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// Names of the accounts. Outsiders have one of their own, without storage: what they may ask of the plane's account crosses over one by
-// one, and answers come back to who asked.
+// Names of the accounts. Outsiders have one of their own, without storage: what they may ask of the
+// plane's account crosses over one by one, and answers come back to who asked.
 const (
 	planeAccount   = "RONDO"
 	outsideAccount = "RONDO_OUTSIDE"
 	systemAccount  = "SYS"
 )
 
-// Authority is a directory of keys: whoever has it can make users. It belongs on the operator's machine, not beside the services.
+// Authority is a directory of keys: whoever has it can make users. It belongs on the operator's
+// machine, not beside the services.
 type Authority struct {
 	dir      string
 	operator nkeys.KeyPair
@@ -126,7 +128,8 @@ func (a *Authority) key(name string, create func() (nkeys.KeyPair, error)) (nkey
 	return pair, nil
 }
 
-// accountClaims are what the operator says of an account. Revocations and the scopes of users are kept from what was said before.
+// accountClaims are what the operator says of an account. Revocations and the scopes of users are
+// kept from what was said before.
 func (a *Authority) accountClaims(name string, acc *account) (*jwt.AccountClaims, error) {
 	id, err := acc.key.PublicKey()
 	if err != nil {
@@ -137,7 +140,8 @@ func (a *Authority) accountClaims(name string, acc *account) (*jwt.AccountClaims
 	switch name {
 	case planeAccount:
 		// The server's own max_file_store and max_memory_store bound it.
-		claims.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
+		claims.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit,
+			Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
 		for _, s := range topology.OutsideServices() {
 			claims.Exports.Add(&jwt.Export{Name: s, Subject: jwt.Subject(s), Type: jwt.Service})
 		}
@@ -216,8 +220,8 @@ func (a *Authority) writeServer() error {
 	return writeFile(filepath.Join(a.dir, ConfigFile), []byte(conf.String()), 0o644)
 }
 
-// say signs what the operator says, unless it has said the same before: a running server takes no other operator, and a signature has a
-// time.
+// say signs what the operator says, unless it has said the same before: a running server takes no
+// other operator, and a signature has a time.
 func (a *Authority) say(name string, claims jwt.Claims) (token string, err error) {
 	if token, err = claims.Encode(a.operator); err != nil {
 		return "", err

@@ -14,8 +14,8 @@ import (
 // defaultInbox is the prefix of NATS clients' inboxes for users who may have any.
 const defaultInbox = "_INBOX"
 
-// InboxPrefix is where a user may receive answers. Credentials say it themselves: by the user's name, or among the subjects that the
-// user may subscribe to.
+// InboxPrefix is where a user may receive answers. Credentials say it themselves: by the user's
+// name, or among the subjects that the user may subscribe to.
 func InboxPrefix(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -34,7 +34,8 @@ func InboxPrefix(file string) (string, error) {
 			return prefix, nil
 		}
 	}
-	if claims.HasEmptyPermissions() && runfile.ValidToken(claims.Name) { // its permissions are the account's, and include this
+	// its permissions are the account's, and include this
+	if claims.HasEmptyPermissions() && runfile.ValidToken(claims.Name) {
 		return topology.ServiceInbox(claims.Name), nil
 	}
 	return defaultInbox, nil

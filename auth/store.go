@@ -35,8 +35,10 @@ func (u User) Expired(now time.Time) bool {
 	return !u.Revoked.IsZero() || !u.Expires.IsZero() && now.After(u.Expires)
 }
 
-// StoreAccess is a user's access key in an object store: what it was when it was made, else the beginning of its name and a digest of the name and the
-// operator's key, as a server's users are those of all planes. It is short: a bucket's policy names it many times, and has to fit into 4 KB.
+// StoreAccess is a user's access key in an object store: what it was when it was made,
+// else the beginning of its name and a digest of the name and the operator's key, as a
+// server's users are those of all planes. It is short: a bucket's policy names it many
+// times, and has to fit into 4 KB.
 func (a *Authority) StoreAccess(name string) (string, error) {
 	text, err := os.ReadFile(a.storeAccess(name))
 	if access := strings.TrimSpace(string(text)); err == nil && access != "" {
@@ -53,10 +55,12 @@ func (a *Authority) StoreAccess(name string) (string, error) {
 	return name[:min(3, len(name))] + base32.StdEncoding.EncodeToString(digest[:])[:6], nil
 }
 
-// StoreEnv is the file of a user's store keys for a process's environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+// StoreEnv is the file of a user's store keys for a process's environment: AWS_ACCESS_KEY_ID
+// and AWS_SECRET_ACCESS_KEY.
 func (a *Authority) StoreEnv(name string) string { return filepath.Join(a.folder(name), "s3.env") }
 
-// storeSecret and storeAccess are the files with the parts alone, for AWS_SECRET_ACCESS_KEY_FILE and AWS_ACCESS_KEY_ID_FILE.
+// storeSecret and storeAccess are the files with the parts alone, for AWS_SECRET_ACCESS_KEY_FILE
+// and AWS_ACCESS_KEY_ID_FILE.
 func (a *Authority) storeSecret(name string) string {
 	return filepath.Join(a.folder(name), "s3.secret")
 }
@@ -85,7 +89,8 @@ func (a *Authority) StoreKeys(name string) (keys StoreKeys, made bool, err error
 		return StoreKeys{}, false, err
 	}
 	env := fmt.Sprintf("AWS_ACCESS_KEY_ID=%s\nAWS_SECRET_ACCESS_KEY=%s\n", keys.Access, keys.Secret)
-	return keys, made, errors.Join(writeFile(a.storeAccess(name), []byte(keys.Access+"\n"), 0o600), writeFile(a.StoreEnv(name), []byte(env), 0o600))
+	return keys, made, errors.Join(writeFile(a.storeAccess(name), []byte(keys.Access+"\n"), 0o600),
+		writeFile(a.StoreEnv(name), []byte(env), 0o600))
 }
 
 // What EnsureRootKeys makes, relative to the authority's directory.
@@ -94,8 +99,8 @@ const (
 	rootSecret = "s3/root.secret"
 )
 
-// EnsureRootKeys makes the root keys of an object store's server, which makes the users' keys known there: each a file that the server's
-// group may read. What exists is kept.
+// EnsureRootKeys makes the root keys of an object store's server, which makes the users' keys known
+// there: each a file that the server's group may read. What exists is kept.
 func (a *Authority) EnsureRootKeys() error {
 	if err := os.MkdirAll(filepath.Join(a.dir, filepath.Dir(rootSecret)), 0o755); err != nil {
 		return err
@@ -132,7 +137,8 @@ func (a *Authority) DropStoreKeys(name string) error {
 	return errors.Join(failed...)
 }
 
-// StoreUsers are the users who shall have rights in an object store, and those who shall have none any more, in the order of their names.
+// StoreUsers are the users who shall have rights in an object store, and those who shall have none
+// any more, in the order of their names.
 func (a *Authority) StoreUsers(now time.Time) (here, gone []User, err error) {
 	users, err := a.Users()
 	if err != nil {

@@ -27,7 +27,8 @@ const (
 	CAFile = tlsDir + "/" + caName
 	// TLSConfigFile is what the server includes.
 	TLSConfigFile = natsDir + "/tls.conf"
-	// RoutesConfigFile is what each server of a cluster includes in its cluster block: servers know each other by their certificate.
+	// RoutesConfigFile is what each server of a cluster includes in its cluster block: servers know
+	// each other by their certificate.
 	RoutesConfigFile = natsDir + "/routes.conf"
 	serverCert       = tlsDir + "/server.crt"
 	serverKey        = tlsDir + "/server.key"
@@ -43,8 +44,8 @@ const (
 // serverUsage: a server of a cluster is the client of the others.
 var serverUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 
-// EnsureTLS makes a certificate authority, and a certificate for servers of these names and addresses. What exists is kept, but a
-// certificate that runs out, or lacks a name, is made anew.
+// EnsureTLS makes a certificate authority, and a certificate for servers of these names and
+// addresses. What exists is kept, but a certificate that runs out, or lacks a name, is made anew.
 func EnsureTLS(dir string, hosts []string, now time.Time) error {
 	if err := os.MkdirAll(filepath.Join(dir, tlsDir), 0o755); err != nil {
 		return err
@@ -56,13 +57,16 @@ func EnsureTLS(dir string, hosts []string, now time.Time) error {
 	if err := ensureServer(dir, ca, key, hosts, now); err != nil {
 		return err
 	}
-	// Relative to the file, as nats-server reads paths relative to where it runs: so they are absolute.
+	// Relative to the file, as nats-server reads paths relative to where it
+	// runs: so they are absolute.
 	at, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
-	pair := fmt.Sprintf("  cert_file: %q\n  key_file: %q\n  timeout: 5\n", filepath.Join(at, serverCert), filepath.Join(at, serverKey))
-	// Verified, both ways: no credentials have to do with routes, and whoever may open one may say anything in any account.
+	pair := fmt.Sprintf("  cert_file: %q\n  key_file: %q\n  timeout: 5\n", filepath.Join(at, serverCert),
+		filepath.Join(at, serverKey))
+	// Verified, both ways: no credentials have to do with routes, and whoever may open one may say
+	// anything in any account.
 	routes := fmt.Sprintf("tls {\n%s  ca_file: %q\n  verify: true\n}\n", pair, filepath.Join(at, CAFile))
 	return errors.Join(writeFile(filepath.Join(dir, TLSConfigFile), []byte("tls {\n"+pair+"}\n"), 0o644),
 		writeFile(filepath.Join(dir, RoutesConfigFile), []byte(routes), 0o644))
@@ -83,7 +87,8 @@ func certificateAuthority(dir string, now time.Time) (*x509.Certificate, *ecdsa.
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: "Rondo"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(caLife),
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	// The key first: a certificate whose key is lost would be kept.
 	if err := writeKey(filepath.Join(dir, caKey), key, 0o600); err != nil {
@@ -101,7 +106,8 @@ func ensureServer(dir string, ca *x509.Certificate, caKey *ecdsa.PrivateKey, hos
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err == nil && known.NotAfter.Sub(now) > serverLife/3 && known.CheckSignatureFrom(ca) == nil && slices.Equal(known.ExtKeyUsage, serverUsage) &&
+	if err == nil && known.NotAfter.Sub(now) > serverLife/3 && known.CheckSignatureFrom(ca) == nil &&
+		slices.Equal(known.ExtKeyUsage, serverUsage) &&
 		!slices.ContainsFunc(hosts, func(h string) bool { return known.VerifyHostname(h) != nil }) {
 		return nil
 	}
@@ -120,8 +126,10 @@ func ensureServer(dir string, ca *x509.Certificate, caKey *ecdsa.PrivateKey, hos
 			template.DNSNames = append(template.DNSNames, h)
 		}
 	}
-	// The server may be another user than who makes the keys: its group reads the server's key, and nobody the authority's.
-	return errors.Join(writeKey(filepath.Join(dir, serverKey), key, 0o640), sign(filepath.Join(dir, serverCert), template, ca, key, caKey))
+	// The server may be another user than who makes the keys: its group reads the server's key,
+	// and nobody the authority's.
+	return errors.Join(writeKey(filepath.Join(dir, serverKey), key, 0o640),
+		sign(filepath.Join(dir, serverCert), template, ca, key, caKey))
 }
 
 func sign(path string, template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) error {
@@ -137,7 +145,8 @@ func sign(path string, template, parent *x509.Certificate, key, parentKey *ecdsa
 	return writeFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
 }
 
-// giveCA puts the certificate of the authority, where there is one, beside a user's credentials: its folder then has all that it needs.
+// giveCA puts the certificate of the authority, where there is one, beside a user's credentials:
+// its folder then has all that it needs.
 func (a *Authority) giveCA(name string) error {
 	text, err := os.ReadFile(filepath.Join(a.dir, CAFile))
 	if errors.Is(err, fs.ErrNotExist) {

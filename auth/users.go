@@ -22,7 +22,8 @@ import (
 // User is somebody whom the server knows.
 type User struct {
 	Name string `json:"name"`
-	// Services are those of the topology that the user may be: one, or the several that a process runs. Empty for outsiders.
+	// Services are those of the topology that the user may be: one, or the several that a process
+	// runs. Empty for outsiders.
 	Services []string `json:"services,omitempty"`
 	// Domain is the log's JetStream, for services that reach it through servers which have none.
 	Domain   string             `json:"domain,omitempty"`
@@ -36,7 +37,8 @@ type User struct {
 // ErrNoUser means that the authority has no user of that name.
 var ErrNoUser = errors.New("no such user")
 
-// Everybody is who belongs to a plane: its services, the outsiders that come with Rondo, and the command line.
+// Everybody is who belongs to a plane: its services, the outsiders that come with
+// Rondo, and the command line.
 func Everybody() []string {
 	var names []string
 	for _, s := range topology.Services {
@@ -58,7 +60,10 @@ func (u User) Permissions() (topology.Permissions, error) {
 	}
 	p, err := topology.ProcessPermissions(u.Services...)
 	// Its inboxes go by the user's name: credentials tell a client nothing else.
-	p.Subscribe = slices.DeleteFunc(p.Subscribe, func(s string) bool { return strings.HasPrefix(s, topology.ServiceInbox("")) })
+	p.Subscribe = slices.DeleteFunc(p.Subscribe, func(s string) bool {
+		return strings.HasPrefix(s,
+			topology.ServiceInbox(""))
+	})
 	p.Subscribe = append(p.Subscribe, topology.ServiceInbox(u.Name)+".>")
 	if u.Domain != "" {
 		p = p.InDomain(u.Domain)
@@ -119,14 +124,16 @@ func (a *Authority) Users() ([]User, error) {
 // Outcome says what became of a user that was asked for.
 type Outcome string
 
-// What can become of a user: nothing, when it is as it should be; new permissions for the same key, when Rondo's have changed; a new key.
+// What can become of a user: nothing, when it is as it should be; new permissions for the same key,
+// when Rondo's have changed; a new key.
 const (
 	OutcomeKept    Outcome = "kept"
 	OutcomeUpdated Outcome = "updated"
 	OutcomeMade    Outcome = "made"
 )
 
-// Ensure makes a user where it is missing, or gives it the permissions that it should have. One that was revoked stays so.
+// Ensure makes a user where it is missing, or gives it the permissions that it should have. One
+// that was revoked stays so.
 func (a *Authority) Ensure(u User) (Outcome, error) {
 	if !runfile.ValidToken(u.Name) {
 		return "", fmt.Errorf("name %q: use letters, digits, - and _, at most 64", u.Name)
@@ -166,7 +173,8 @@ func (a *Authority) ensure(u User) (Outcome, error) {
 	if u.Expires.IsZero() {
 		u.Expires = known.Expires
 	}
-	same := u.Expires.Equal(known.Expires) && reflect.DeepEqual(u.Outsider, known.Outsider) && slices.Equal(u.Services, known.Services) && u.Domain == known.Domain
+	same := u.Expires.Equal(known.Expires) && reflect.DeepEqual(u.Outsider, known.Outsider) &&
+		slices.Equal(u.Services, known.Services) && u.Domain == known.Domain
 	switch {
 	case !same: // what an outsider may do stands in the credentials
 		return OutcomeUpdated, errors.Join(a.refuse(known), a.issue(u, signer))
@@ -176,8 +184,9 @@ func (a *Authority) ensure(u User) (Outcome, error) {
 	return OutcomeKept, nil
 }
 
-// signer is the key that signs a user. A service's has a scope: its permissions are in the account, as they are too many for the line
-// in which a client introduces itself. An outsider's are in its credentials, so that the server needs no reload to know it.
+// signer is the key that signs a user. A service's has a scope: its permissions are in the account,
+// as they are too many for the line in which a client introduces itself. An outsider's are in its
+// credentials, so that the server needs no reload to know it.
 func (a *Authority) signer(u User) (key nkeys.KeyPair, changed bool, err error) {
 	acc := a.accounts[u.account()]
 	p, err := u.Permissions()

@@ -32,8 +32,8 @@ func (c *Counts) Counter(o Outcome) *int {
 	return &c.InFlight
 }
 
-// Add counts n started rollouts that have the outcome; n below 0 takes them out again. Of a rollout whose
-// outcome changes, -1 is added to the one before, and 1 to the new one.
+// Add counts n started rollouts that have the outcome; n below 0 takes them out again. Of a rollout
+// whose outcome changes, -1 is added to the one before, and 1 to the new one.
 func (c *Counts) Add(o Outcome, n int) {
 	c.Started += n
 	*c.Counter(o) += n

@@ -20,15 +20,16 @@ type Measure struct {
 	Name    string       `json:"name"`
 	Trained Distribution `json:"trained"`
 	Dropped Distribution `json:"dropped"`
-	// Superiority is the probability that a dropped rollout, drawn at random, has more than a trained one, ties
-	// counting half: 0.5 is no bias. It is absent where one of both is empty.
+	// Superiority is the probability that a dropped rollout, drawn at random, has more than a
+	// trained one, ties counting half: 0.5 is no bias. It is absent where one of both is empty.
 	Superiority *float64 `json:"superiority,omitempty"`
 	// Outcomes divides the dropped.
 	Outcomes map[Outcome]Distribution `json:"outcomes"`
 	Plot     []Bin                    `json:"plot"`
 }
 
-// Bin is a part of a measure's range, with the share of the trained and of the dropped rollouts within it.
+// Bin is a part of a measure's range, with the share of the trained and of the
+// dropped rollouts within it.
 type Bin struct {
 	From    float64 `json:"from"`
 	To      float64 `json:"to"`
@@ -36,7 +37,8 @@ type Bin struct {
 	Dropped float64 `json:"dropped"`
 }
 
-// Bias says how the rollouts that a feed drops (stale, filtered, failed) differ from those that it trains on.
+// Bias says how the rollouts that a feed drops (stale, filtered, failed) differ from
+// those that it trains on.
 type Bias struct {
 	Feed     string    `json:"feed"`
 	Measures []Measure `json:"measures"`
@@ -55,8 +57,9 @@ var measures = []struct {
 	}},
 }
 
-// Bias compares what a feed drops with what it trains on. Difficulty is 1 − the mean reward of a task's scored
-// rollouts; tokens are known of finished rollouts only, and a rollout that failed counts the turns that it had.
+// Bias compares what a feed drops with what it trains on. Difficulty is 1 − the mean reward of a
+// task's scored rollouts; tokens are known of finished rollouts only, and a rollout that failed
+// counts the turns that it had.
 func (l *Run) Bias(feedName string) Bias {
 	difficulty := l.difficulty()
 	b := Bias{Feed: feedName, Measures: []Measure{}}
@@ -141,7 +144,8 @@ func superiority(a, b []float64) (float64, bool) {
 // plotBins is how many bars a plot has.
 const plotBins = 8
 
-// bins divides the common range of two sorted lists evenly; a value on a border belongs to the bin that it begins.
+// bins divides the common range of two sorted lists evenly; a value on a border belongs
+// to the bin that it begins.
 func bins(trained, dropped []float64) []Bin {
 	all := slices.Sorted(slices.Values(slices.Concat(trained, dropped)))
 	if len(all) == 0 {

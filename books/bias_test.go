@@ -22,9 +22,11 @@ func TestBias(t *testing.T) {
 		trained, dropped string // rollouts, mean, p10, p50, p90
 		superiority      float64
 	}{
-		// Trained: 100 and 102. Dropped: 101, 103, then 500, 501, 400, 401, 450, 451; the failed ones have none.
+		// Trained: 100 and 102. Dropped: 101, 103, then 500, 501, 400, 401, 450, 451;
+		// the failed ones have none.
 		{"sampled tokens", "2 101 100 100 102", "8 363.4 101 401 501", 15. / 16},
-		// Trained: 2, 2. Dropped: 2, 2, 8, 8, 6, 6, 7, 7, and 1, 0 and 0 of those that failed or were invalidated.
+		// Trained: 2, 2. Dropped: 2, 2, 8, 8, 6, 6, 7, 7, and 1, 0 and 0 of those that
+		// failed or were invalidated.
 		{"turns", "2 2 2 2 2", "11 4.3 0 6 8", 14. / 22},
 		// hard: 1 − 1/6; easy: 1 − 6/8; failing was never scored.
 		{"difficulty", "2 0.2 0.2 0.2 0.2", "8 0.7 0.2 0.8 0.8", 14. / 16},
@@ -32,10 +34,12 @@ func TestBias(t *testing.T) {
 		t.Run(want.name, func(t *testing.T) {
 			m := bias.Measures[i]
 			text := func(d Distribution) string {
-				return strings.ReplaceAll(fmt.Sprintf("%d %.1f %.1f %.1f %.1f", d.Rollouts, d.Mean, d.P10, d.P50, d.P90), ".0", "")
+				return strings.ReplaceAll(fmt.Sprintf("%d %.1f %.1f %.1f %.1f", d.Rollouts, d.Mean, d.P10,
+					d.P50, d.P90), ".0", "")
 			}
 			if m.Name != want.name || text(m.Trained) != want.trained || text(m.Dropped) != want.dropped {
-				t.Errorf("%s: trained %s, dropped %s; want %s: %s and %s", m.Name, text(m.Trained), text(m.Dropped), want.name, want.trained, want.dropped)
+				t.Errorf("%s: trained %s, dropped %s; want %s: %s and %s", m.Name, text(m.Trained), text(m.Dropped),
+					want.name, want.trained, want.dropped)
 			}
 			if m.Superiority == nil || math.Abs(*m.Superiority-want.superiority) > 1e-9 {
 				t.Errorf("%s: superiority %v, want %g", m.Name, m.Superiority, want.superiority)
@@ -75,7 +79,8 @@ func TestBiasOfLittle(t *testing.T) {
 	b.happen(events.BatchConsumedType, "a", events.BatchConsumed{Step: 1})
 	b.happen(events.GroupDroppedType, "g000002", events.GroupDropped{Feed: "a", Reason: events.DropStale})
 	bias := b.Bias("a")
-	if m := bias.Measures[0]; len(m.Plot) != 1 || *m.Superiority != 0.5 || m.Plot[0].Trained != 1 || m.Plot[0].Dropped != 1 {
+	if m := bias.Measures[0]; len(m.Plot) != 1 || *m.Superiority != 0.5 || m.Plot[0].Trained != 1 ||
+		m.Plot[0].Dropped != 1 {
 		t.Errorf("equal rollouts: %+v", m)
 	}
 	if m := bias.Measures[2]; *m.Superiority != 1 {

@@ -10,7 +10,8 @@ import (
 
 // entity starts one rollout of a task in a group of its own name.
 func (b *book) start(id, task string) {
-	b.happen(events.RolloutStartedType, id, events.RolloutStarted{Group: events.GroupOf(id), Task: task, PolicyVersion: 3})
+	b.happen(events.RolloutStartedType, id, events.RolloutStarted{Group: events.GroupOf(id),
+		Task: task, PolicyVersion: 3})
 }
 
 // varied is a book with a rollout in every place that there is, for feed a.
@@ -18,7 +19,8 @@ func varied(t *testing.T) *book {
 	b := newBook(t)
 	sampled := func(id string) { b.happen(events.TurnSampledType, id, events.TurnSampled{}) }
 	finished := func(id string, sampled, turns int) {
-		b.happen(events.RolloutFinishedType, id, events.RolloutFinished{Sampled: sampled, Tokens: 2 * sampled, Turns: turns, StopReason: events.StopFinished})
+		b.happen(events.RolloutFinishedType, id, events.RolloutFinished{Sampled: sampled, Tokens: 2 * sampled,
+			Turns: turns, StopReason: events.StopFinished})
 	}
 	scored := func(id string, reward float64) {
 		b.happen(events.RolloutScoredType, id, events.RolloutScored{Reward: reward, TaskDigest: "sha256:x"})
@@ -39,12 +41,15 @@ func varied(t *testing.T) *book {
 
 	b.start("g000002-0", "failing")
 	sampled("g000002-0")
-	b.happen(events.RolloutFailedType, "g000002-0", events.RolloutFailed{Stage: events.StageTools, Class: events.ClassSandbox})
+	b.happen(events.RolloutFailedType, "g000002-0", events.RolloutFailed{Stage: events.StageTools,
+		Class: events.ClassSandbox})
 	b.start("g000002-1", "failing")
-	b.happen(events.RolloutFailedType, "g000002-1", events.RolloutFailed{Stage: events.StageSampler, Class: events.ClassDeadline})
+	b.happen(events.RolloutFailedType, "g000002-1", events.RolloutFailed{Stage: events.StageSampler,
+		Class: events.ClassDeadline})
 	b.start("g000002-2", "failing")
 	b.happen(events.RolloutInvalidatedType, "g000002-2", events.RolloutInvalidated{Reason: "x"})
-	completed("g000002", events.Member{Rollout: "g000002-0", Failed: true}, events.Member{Rollout: "g000002-1", Failed: true}, events.Member{Rollout: "g000002-2", Failed: true})
+	completed("g000002", events.Member{Rollout: "g000002-0", Failed: true},
+		events.Member{Rollout: "g000002-1", Failed: true}, events.Member{Rollout: "g000002-2", Failed: true})
 
 	whole := func(n int64, task string, sampled, turns int, rewards ...float64) {
 		var members []events.Member
@@ -69,9 +74,11 @@ func varied(t *testing.T) *book {
 	})
 	b.happen(events.BatchConsumedType, "a", events.BatchConsumed{Step: 1})
 	b.ready("a", 2, "g000007-0", "g000007-1")
-	b.happen(events.GroupDroppedType, "g000004", events.GroupDropped{Feed: "a", Reason: events.DropFiltered, Filter: "zero_variance"})
+	b.happen(events.GroupDroppedType, "g000004", events.GroupDropped{Feed: "a", Reason: events.DropFiltered,
+		Filter: "zero_variance"})
 	b.happen(events.GroupDroppedType, "g000005", events.GroupDropped{Feed: "a", Reason: events.DropStale, Staleness: 2})
-	b.happen(events.GroupDroppedType, "g000008", events.GroupDropped{Feed: "a", Reason: events.DropStale, Filter: "closed"})
+	b.happen(events.GroupDroppedType, "g000008", events.GroupDropped{Feed: "a", Reason: events.DropStale,
+		Filter: "closed"})
 	// An outsider's group is in the books like any other.
 	b.start("xmine-0", "easy")
 	finished("xmine-0", 90, 1)
@@ -143,7 +150,8 @@ func TestDivisionsAddUp(t *testing.T) {
 					t.Errorf("feed %s by %s: a row does not add up: %+v", feed, by, r)
 				}
 				sum = Counts{
-					sum.Started + r.Started, sum.Trained + r.Trained, sum.Stale + r.Stale, sum.Filtered + r.Filtered, sum.Failed + r.Failed, sum.InFlight + r.InFlight,
+					sum.Started + r.Started, sum.Trained + r.Trained, sum.Stale + r.Stale, sum.Filtered + r.Filtered,
+					sum.Failed + r.Failed, sum.InFlight + r.InFlight,
 				}
 			}
 			if want := balance.Counts; sum != want {
@@ -167,8 +175,10 @@ func TestRolloutsOfTheBooks(t *testing.T) {
 		t.Errorf("rollouts %v", ids)
 	}
 	found.Seq, found.Since = 0, 0
-	want := Rollout{ID: "g000003-2", Group: "g000003", Task: "easy", PolicyVersion: 3, Turns: 2, Tokens: 204, Sampled: 102, StopReason: "finished",
-		TaskDigest: "sha256:x", Member: events.Member{Rollout: "g000003-2"}, Progress: events.Progress{Stage: events.StageFeed, Answered: true, Finished: true, Scored: true}}
+	want := Rollout{ID: "g000003-2", Group: "g000003", Task: "easy", PolicyVersion: 3, Turns: 2, Tokens: 204,
+		Sampled: 102, StopReason: "finished",
+		TaskDigest: "sha256:x", Member: events.Member{Rollout: "g000003-2"},
+		Progress: events.Progress{Stage: events.StageFeed, Answered: true, Finished: true, Scored: true}}
 	if found != want {
 		t.Errorf("got  %+v\nwant %+v", found, want)
 	}
@@ -200,7 +210,8 @@ func TestAtRest(t *testing.T) {
 	}
 	at("with a group that is in no batch", false)
 	for _, feed := range b.Feeds() {
-		b.happen(events.GroupDroppedType, "g000002", events.GroupDropped{Feed: feed, Reason: events.DropStale, Filter: "closed"})
+		b.happen(events.GroupDroppedType, "g000002", events.GroupDropped{Feed: feed, Reason: events.DropStale,
+			Filter: "closed"})
 	}
 	at("with batches that nobody took yet", true)
 }

@@ -18,11 +18,13 @@ func ExampleRun_Balance() {
 		ordinal string
 		data    any
 	}{
-		{events.RunOpenedType, "demo", "0", events.RunOpened{Config: runfile.RunConfig{GroupSize: 2, Feeds: []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}}}},
+		{events.RunOpenedType, "demo", "0", events.RunOpened{Config: runfile.RunConfig{GroupSize: 2,
+			Feeds: []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}}}},
 		{events.GroupOpenedType, "g000001", "0", events.GroupOpened{Task: "fix", Size: 2}},
 		{events.RolloutStartedType, "g000001-0", "0", events.RolloutStarted{Task: "fix"}},
 		{events.RolloutStartedType, "g000001-1", "0", events.RolloutStarted{Task: "fix"}},
-		{events.RolloutFailedType, "g000001-1", "0", events.RolloutFailed{Stage: events.StageSampler, Class: events.ClassDeadline}},
+		{events.RolloutFailedType, "g000001-1", "0", events.RolloutFailed{Stage: events.StageSampler,
+			Class: events.ClassDeadline}},
 	} {
 		e, err := events.New("demo", s.typ, s.entity, s.ordinal, s.data)
 		if err != nil {

@@ -30,7 +30,8 @@ func (l *Run) feed(name string) *feed {
 	if f == nil {
 		f = &feed{
 			batched: map[string]int64{}, member: map[string]bool{}, masked: map[string]string{},
-			dropped: map[string]events.GroupDropped{}, gaps: map[int64]events.LogprobGap{}, stale: map[int64]map[string]bool{},
+			dropped: map[string]events.GroupDropped{}, gaps: map[int64]events.LogprobGap{},
+			stale: map[int64]map[string]bool{},
 		}
 		l.feeds[name] = f
 	}

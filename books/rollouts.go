@@ -40,8 +40,8 @@ type Totals struct {
 	Started, Scored, Failed, Forfeited int
 	Sampled                            int64 // tokens of finished rollouts
 	Completed                          int   // groups
-	// Restarted are the agents that ended behind a restart, and Whole those of them that came to all
-	// turns that were recorded before.
+	// Restarted are the agents that ended behind a restart, and Whole those of them that came to
+	// all turns that were recorded before.
 	Restarted, Whole int
 }
 
@@ -170,7 +170,8 @@ func (s *Rollouts) opened(e events.Event) error {
 	opened, err := events.Data[events.GroupOpened](e)
 	s.Groups++
 	if g := s.group(e.Entity); !g.opened {
-		g.Task, g.Size, g.PolicyVersion, g.Opened, g.opened = opened.Task, opened.Size, opened.PolicyVersion, e.Time, true
+		g.Task, g.Size, g.PolicyVersion, g.Opened, g.opened = opened.Task, opened.Size,
+			opened.PolicyVersion, e.Time, true
 		s.groupOrder = append(s.groupOrder, g)
 	}
 	return err
@@ -242,7 +243,8 @@ func (s *Rollouts) happened(r *Rollout, e events.Event) error {
 		return err
 	case events.RolloutFinishedType:
 		finished, err := events.Data[events.RolloutFinished](e)
-		r.Turns, r.Tokens, r.Sampled, r.StopReason = finished.Turns, finished.Tokens, finished.AllSampled(), finished.StopReason
+		r.Turns, r.Tokens, r.Sampled, r.StopReason = finished.Turns, finished.Tokens,
+			finished.AllSampled(), finished.StopReason
 		s.Totals.Sampled += int64(r.Sampled)
 		return err
 	case events.RolloutScoredType:

@@ -22,7 +22,8 @@ type book struct {
 
 func newBook(t *testing.T) *book {
 	b := &book{Run: New("r"), t: t}
-	b.happen(events.RunOpenedType, "r", events.RunOpened{Config: runfile.RunConfig{Feeds: []runfile.Feed{{Name: "a"}, {Name: "b"}}}})
+	b.happen(events.RunOpenedType, "r", events.RunOpened{Config: runfile.RunConfig{Feeds: []runfile.Feed{{Name: "a"},
+		{Name: "b"}}}})
 	return b
 }
 
@@ -55,7 +56,8 @@ func (b *book) ready(feed string, step int64, rollouts ...string) {
 	for _, r := range rollouts {
 		groups = append(groups, events.GroupOf(r))
 	}
-	b.happen(events.BatchReadyType, feed, events.BatchReady{Step: step, Groups: slices.Compact(groups), Rollouts: rollouts, RewardMean: float64(step)})
+	b.happen(events.BatchReadyType, feed, events.BatchReady{Step: step, Groups: slices.Compact(groups),
+		Rollouts: rollouts, RewardMean: float64(step)})
 }
 
 func TestOutcomes(t *testing.T) {
@@ -71,9 +73,12 @@ func TestOutcomes(t *testing.T) {
 		"nothing": {func(*book) {}, [2]Outcome{InFlight, InFlight}, [2]Outcome{InFlight, InFlight}},
 		"a member failed": {func(b *book) { b.happen(events.RolloutFailedType, both[1], events.RolloutFailed{}) },
 			[2]Outcome{InFlight, Failed}, [2]Outcome{InFlight, Failed}},
-		"stale for one feed":     {func(b *book) { drop(b, "a", events.DropStale) }, [2]Outcome{Stale, Stale}, [2]Outcome{InFlight, InFlight}},
-		"filtered for the other": {func(b *book) { drop(b, "b", events.DropFiltered) }, [2]Outcome{InFlight, InFlight}, [2]Outcome{Filtered, Filtered}},
-		"batched and not taken":  {func(b *book) { b.ready("a", 1, both...) }, [2]Outcome{InFlight, InFlight}, [2]Outcome{InFlight, InFlight}},
+		"stale for one feed": {func(b *book) { drop(b, "a", events.DropStale) }, [2]Outcome{Stale, Stale},
+			[2]Outcome{InFlight, InFlight}},
+		"filtered for the other": {func(b *book) { drop(b, "b", events.DropFiltered) }, [2]Outcome{InFlight, InFlight},
+			[2]Outcome{Filtered, Filtered}},
+		"batched and not taken": {func(b *book) { b.ready("a", 1, both...) }, [2]Outcome{InFlight, InFlight},
+			[2]Outcome{InFlight, InFlight}},
 		"batched and taken": {func(b *book) {
 			b.ready("a", 1, both...)
 			b.happen(events.BatchConsumedType, "a", events.BatchConsumed{Step: 1})
@@ -81,7 +86,9 @@ func TestOutcomes(t *testing.T) {
 		"left out by the trainer": {func(b *book) {
 			b.ready("a", 1, both...)
 			b.happen(events.BatchConsumedType, "a", events.BatchConsumed{Step: 1, Stale: both[1:]})
-			b.happen(events.BatchConsumedType, "a", events.BatchConsumed{Step: 1, LogprobGap: &events.LogprobGap{Tokens: 1}}) // what is measured later takes nothing back
+			// what is measured later takes nothing back
+			b.happen(events.BatchConsumedType, "a", events.BatchConsumed{Step: 1,
+				LogprobGap: &events.LogprobGap{Tokens: 1}})
 		}, [2]Outcome{Trained, Stale}, [2]Outcome{InFlight, InFlight}},
 		"left out, and trained on after a rewind": {func(b *book) {
 			b.ready("a", 1, both...)
@@ -120,12 +127,16 @@ func TestOutcomes(t *testing.T) {
 			for _, id := range both {
 				b.happen(events.RolloutInvalidatedType, id, events.RolloutInvalidated{})
 			}
-			b.happen(events.GroupCompletedType, "g000001", events.GroupCompleted{Members: []events.Member{{Rollout: both[0], Failed: true}, {Rollout: both[1], Failed: true}}})
+			b.happen(events.GroupCompletedType, "g000001",
+				events.GroupCompleted{Members: []events.Member{{Rollout: both[0], Failed: true},
+					{Rollout: both[1], Failed: true}}})
 		}, [2]Outcome{Filtered, Filtered}, [2]Outcome{Filtered, Filtered}},
 		"one failed, one invalidated": {func(b *book) {
 			b.happen(events.RolloutFailedType, both[0], events.RolloutFailed{})
 			b.happen(events.RolloutInvalidatedType, both[1], events.RolloutInvalidated{})
-			b.happen(events.GroupCompletedType, "g000001", events.GroupCompleted{Members: []events.Member{{Rollout: both[0], Failed: true}, {Rollout: both[1], Failed: true}}})
+			b.happen(events.GroupCompletedType, "g000001",
+				events.GroupCompleted{Members: []events.Member{{Rollout: both[0], Failed: true},
+					{Rollout: both[1], Failed: true}}})
 		}, [2]Outcome{Failed, Filtered}, [2]Outcome{Failed, Filtered}},
 		"invalidated after it was trained on": {func(b *book) {
 			b.ready("a", 1, both...)
@@ -191,7 +202,8 @@ func TestBalance(t *testing.T) {
 func TestExports(t *testing.T) {
 	b := &book{Run: New("r"), t: t}
 	least := 1.0
-	b.happen(events.RunOpenedType, "r", events.RunOpened{Config: runfile.RunConfig{Feeds: []runfile.Feed{{Name: "sft", MinReward: &least}, {Name: "a"}}}})
+	b.happen(events.RunOpenedType, "r", events.RunOpened{Config: runfile.RunConfig{Feeds: []runfile.Feed{{Name: "sft",
+		MinReward: &least}, {Name: "a"}}}})
 	b.group(1)
 	for _, feed := range b.Feeds() {
 		b.ready(feed, 1, "g000001-1")
@@ -200,7 +212,8 @@ func TestExports(t *testing.T) {
 	if feeds := b.Feeds(); !slices.Equal(feeds, []string{"sft", "a", "other"}) {
 		t.Errorf("feeds %v: the run's first does not come first", feeds)
 	}
-	if a, sft := b.Balance("a"), b.Balance("sft"); a.Trained != 0 || a.InFlight != 1 || sft.Trained != 1 || sft.InFlight != 0 || sft.Filtered != 1 {
+	if a, sft := b.Balance("a"), b.Balance("sft"); a.Trained != 0 || a.InFlight != 1 || sft.Trained != 1 ||
+		sft.InFlight != 0 || sft.Filtered != 1 {
 		t.Errorf("a %+v, sft %+v", a, sft)
 	}
 }
@@ -226,7 +239,8 @@ func TestQuarters(t *testing.T) {
 		curve       []float64
 		first, last float64
 	}{
-		{nil, 0, 0}, {[]float64{3}, 3, 3}, {[]float64{1, 2, 3}, 1, 3}, {[]float64{0, 0, 1, 1, 2, 2, 4, 6}, 0, 5}, {[]float64{1, 2, 3, 4, 5, 6, 7, 8, 9}, 1.5, 8.5},
+		{nil, 0, 0}, {[]float64{3}, 3, 3}, {[]float64{1, 2, 3}, 1, 3}, {[]float64{0, 0, 1, 1, 2, 2, 4, 6}, 0, 5},
+		{[]float64{1, 2, 3, 4, 5, 6, 7, 8, 9}, 1.5, 8.5},
 	} {
 		if first, last := Quarters(c.curve); math.Abs(first-c.first) > 1e-9 || math.Abs(last-c.last) > 1e-9 {
 			t.Errorf("%v: %g and %g, want %g and %g", c.curve, first, last, c.first, c.last)
@@ -257,7 +271,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestWhoIsForgotten: a reader that forgets groups and rollouts holds nothing of them, whatever is stated of them later, and the totals stay.
+// TestWhoIsForgotten: a reader that forgets groups and rollouts holds nothing of them, whatever is
+// stated of them later, and the totals stay.
 func TestWhoIsForgotten(t *testing.T) {
 	b := newBook(t)
 	for n := range int64(50) {
@@ -274,7 +289,8 @@ func TestWhoIsForgotten(t *testing.T) {
 		b.happen(events.RolloutScoredType, events.RolloutID(group, 1), events.RolloutScored{Reward: 1})
 		b.ForgetGroup(group)
 		b.happen(events.RolloutScoredType, events.RolloutID(group, 1), events.RolloutScored{})
-		b.happen(events.GroupCompletedType, group, events.GroupCompleted{Members: []events.Member{{Rollout: events.RolloutID(group, 1)}}})
+		b.happen(events.GroupCompletedType, group,
+			events.GroupCompleted{Members: []events.Member{{Rollout: events.RolloutID(group, 1)}}})
 		if b.Size() != 0 || b.GroupCount() != 0 {
 			t.Fatalf("behind group %s %d rollouts and groups are held", group, b.Size())
 		}
@@ -284,8 +300,8 @@ func TestWhoIsForgotten(t *testing.T) {
 	}
 }
 
-// TestForgettingKeepsTheOrder: whatever is forgotten, in whatever order, the others keep theirs. Most
-// forgetting walks over nothing that is held, and what is held bounds the memory.
+// TestForgettingKeepsTheOrder: whatever is forgotten, in whatever order, the others keep theirs.
+// Most forgetting walks over nothing that is held, and what is held bounds the memory.
 func TestForgettingKeepsTheOrder(t *testing.T) {
 	const groups = 200
 	b := newBook(t)
@@ -363,9 +379,11 @@ func TestDetails(t *testing.T) {
 	b.Detailed = func(rollout string) bool { return rollout == "g000001-0" }
 	for _, id := range []string{"g000001-0", "g000001-1"} {
 		b.start(id, "easy")
-		b.happen(events.TurnSampledType, id, events.TurnSampled{PolicyVersion: 3, VersionSpans: []events.VersionSpan{{Version: 4}}})
+		b.happen(events.TurnSampledType, id, events.TurnSampled{PolicyVersion: 3,
+			VersionSpans: []events.VersionSpan{{Version: 4}}})
 		b.happen(events.RolloutRetriedType, id, events.RolloutRetried{Try: 1})
-		b.happen(events.RolloutFinishedType, id, events.RolloutFinished{Sampled: 3, Masked: map[string]int{"titles": 2, "others": 1}, MaxVersion: 4, Trajectory: storage.Ref{Key: "k"}})
+		b.happen(events.RolloutFinishedType, id, events.RolloutFinished{Sampled: 3,
+			Masked: map[string]int{"titles": 2, "others": 1}, MaxVersion: 4, Trajectory: storage.Ref{Key: "k"}})
 		b.happen(events.RolloutScoredType, id, events.RolloutScored{Components: map[string]float64{"tests": 1}})
 		b.happen(events.RolloutInvalidatedType, id, events.RolloutInvalidated{Reason: "leak"})
 	}
@@ -381,6 +399,7 @@ func TestDetails(t *testing.T) {
 		t.Errorf("details that nobody wants: %+v", r.Detail)
 	}
 	if r.Sampled != 6 || b.Totals.Sampled != 12 {
-		t.Errorf("%d tokens are sampled in a rollout, and %d in both, want 6 and 12, masked ones, too", r.Sampled, b.Totals.Sampled)
+		t.Errorf("%d tokens are sampled in a rollout, and %d in both, want 6 and 12, masked ones, too", r.Sampled,
+			b.Totals.Sampled)
 	}
 }

@@ -26,7 +26,8 @@ func TestTasks(t *testing.T) {
 			}
 			b.happen(events.RolloutScoredType, member, events.RolloutScored{Reward: reward})
 			completed.Mean += reward / float64(len(rewards))
-			completed.Members = append(completed.Members, events.Member{Rollout: member, Reward: reward, Shaped: reward})
+			completed.Members = append(completed.Members,
+				events.Member{Rollout: member, Reward: reward, Shaped: reward})
 		}
 		b.happen(events.GroupCompletedType, id, completed)
 	}
@@ -47,7 +48,8 @@ func TestTasks(t *testing.T) {
 		"f-partly 1 groups, 1 with signal, 0 of 2 passed, 0 failed: never solved",
 	} {
 		r := b.Tasks(1)[i]
-		if got := fmt.Sprintf("%s %d groups, %d with signal, %d of %d passed, %d failed: %s", r.Task, r.Groups, r.Signals, r.Passed, r.Scored, r.Failed, r.Remark); got != want {
+		if got := fmt.Sprintf("%s %d groups, %d with signal, %d of %d passed, %d failed: %s", r.Task, r.Groups,
+			r.Signals, r.Passed, r.Scored, r.Failed, r.Remark); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestPagesReachNoServer: a page in a browser on this machine reads no metrics and asks no policy, also under a name that leads here.
+// TestPagesReachNoServer: a page in a browser on this machine reads no metrics and asks no policy,
+// also under a name that leads here.
 func TestPagesReachNoServer(t *testing.T) {
 	t.Parallel()
 	r := clitest.NewRecorded(t)
@@ -27,8 +28,10 @@ func TestPagesReachNoServer(t *testing.T) {
 	policy, metrics := fmt.Sprintf("127.0.0.1:%d", ports[0]), fmt.Sprintf("127.0.0.1:%d", ports[1])
 	servicetest.Start(t, func(ctx context.Context) error {
 		root := New()
-		root.SetArgs([]string{"service", "policy", "--nats", e.NATS, "--store", e.Store, "--dir", t.TempDir(), "--policy-listen", policy,
-			"--metrics-listen", strings.Replace(metrics, "127.0.0.1", "0.0.0.0", 1), "--allow-host", "node1.corp.example"})
+		root.SetArgs([]string{"service", "policy", "--nats", e.NATS, "--store", e.Store, "--dir", t.TempDir(),
+			"--policy-listen", policy,
+			"--metrics-listen", strings.Replace(metrics, "127.0.0.1", "0.0.0.0", 1),
+			"--allow-host", "node1.corp.example"})
 		root.SetOut(io.Discard)
 		root.SetErr(io.Discard)
 		return root.ExecuteContext(ctx)
@@ -43,7 +46,8 @@ func TestPagesReachNoServer(t *testing.T) {
 			}
 		}
 	}
-	for host, want := range map[string]int{"toolrunner": http.StatusOK, "10.0.0.7:9100": http.StatusOK, "node1.corp.example:9100": http.StatusOK, "node2.corp.example:9100": http.StatusForbidden} {
+	for host, want := range map[string]int{"toolrunner": http.StatusOK, "10.0.0.7:9100": http.StatusOK,
+		"node1.corp.example:9100": http.StatusOK, "node2.corp.example:9100": http.StatusForbidden} {
 		if status := get(t, metrics+"/metrics", host, ""); status != want {
 			t.Errorf("over the network, host %q is answered %d, want %d", host, status, want)
 		}

@@ -50,7 +50,8 @@ func TestOutputThatFails(t *testing.T) {
 	command := exec.Command(os.Args[0], "version")
 	command.Env = append(os.Environ(), "RONDO_TEST_MAIN=1")
 	command.Stdout, command.Stderr = full, &said
-	if err := command.Run(); err == nil || command.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "no space left on device") {
+	if err := command.Run(); err == nil || command.ProcessState.ExitCode() != 1 ||
+		!strings.Contains(said.String(), "no space left on device") {
 		t.Errorf("%v: %s", err, said.String())
 	}
 }
@@ -58,7 +59,8 @@ func TestOutputThatFails(t *testing.T) {
 // hangs is a variable that makes this program a command that never ends.
 const hangs = "RONDO_TEST_HANGS"
 
-// TestSecondSignalEnds: a command that hangs where it ends, as on a full disk, is not there for ever.
+// TestSecondSignalEnds: a command that hangs where it ends, as on a full
+// disk, is not there for ever.
 func TestSecondSignalEnds(t *testing.T) {
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), hangs+"=1")
@@ -108,71 +110,121 @@ func TestMistakesAreNamed(t *testing.T) {
 		args []string
 		want []string // parts of the error
 	}{
-		"an empty command":                {[]string{""}, []string{`unknown command ""`}},
-		"an empty command of run":         {[]string{"run", ""}, []string{`unknown command ""`}},
-		"run file with an unknown key":    {[]string{"run", "open", "x", "--dir", dir, "--file", file(minimal + "grop_size: 4\n")}, []string{"run.yaml", "grop_size"}},
-		"unknown key within":              {[]string{"run", "open", "x", "--dir", dir, "--file", file(minimal + "limits:\n  turnz: 4\n")}, []string{"run.yaml", "turnz"}},
-		"run file with a wrong value":     {[]string{"run", "open", "x", "--dir", dir, "--file", file(minimal + "group_size: 0\n")}, []string{"run x", "group_size 0", "1 to 1024"}},
-		"run file with several of them":   {[]string{"run", "open", "x", "--dir", dir, "--file", file("policy: a b\nendpoint: nowhere\n")}, []string{`policy "a b"`, `endpoint "nowhere"`}},
-		"run file with a wrong type":      {[]string{"run", "open", "x", "--dir", dir, "--file", file(minimal + "group_size: many\n")}, []string{"run.yaml", "group_size"}},
-		"run file with a bare duration":   {[]string{"run", "open", "x", "--dir", dir, "--file", file(minimal + "limits:\n  timeout: 90\n")}, []string{"run.yaml", "90"}},
-		"run file that is none":           {[]string{"run", "open", "x", "--dir", dir, "--file", file("{{{")}, []string{"run.yaml"}},
-		"run file without content":        {[]string{"run", "open", "x", "--dir", dir, "--file", file("")}, []string{"run.yaml: it is empty"}},
-		"no run file":                     {[]string{"run", "open", "x", "--dir", dir, "--file", filepath.Join(nowhere, "none.yaml")}, []string{"read run file", "none.yaml"}},
-		"name of a run":                   {[]string{"run", "open", "a b", "--dir", dir}, []string{`"a b"`, "letters"}},
-		"reserved name of a run":          {[]string{"run", "open", "IN", "--dir", dir}, []string{`"IN"`}},
-		"task without a verifier":         {[]string{"run", "open", "x", "--dir", dir, "--tasks", clitest.TaskFolder(t, "tests/test.sh")}, []string{"fix-it", "tests/test.sh"}},
-		"task without an instruction":     {[]string{"run", "open", "x", "--dir", dir, "--tasks", clitest.TaskFolder(t, "instruction.md")}, []string{"fix-it", "instruction.md"}},
-		"no task pack":                    {[]string{"run", "open", "x", "--dir", dir, "--tasks", filepath.Join(nowhere, "none")}, []string{"none"}},
-		"empty task pack":                 {[]string{"run", "open", "x", "--dir", dir, "--tasks", nowhere}, []string{"task"}},
-		"unknown task":                    {[]string{"tasks", "show", "nothing"}, []string{`"nothing"`, "rondo tasks show"}},
-		"missing argument":                {[]string{"run", "show"}, []string{"RUN is missing: see `rondo run show --help`"}},
-		"nats without a store":            {[]string{"run", "list", "--nats", "nats://127.0.0.1:1"}, []string{"--store"}},
-		"service without a store":         {[]string{"service", "intake", "--nats", "nats://127.0.0.1:1"}, []string{"--store", "rondo up"}},
-		"service without nats":            {[]string{"service", "intake", "--store", nowhere}, []string{"--nats"}},
-		"unknown service":                 {[]string{"service", "intaker", "--nats", "x", "--store", "y"}, []string{"intaker"}},
-		"no service":                      {[]string{"service"}, []string{"NAME is missing"}},
-		"nats that is not there":          {[]string{"run", "list", "--nats", "nats://user:secret@127.0.0.1:1", "--store", t.TempDir()}, []string{"127.0.0.1:1"}},
-		"no plane":                        {[]string{"run", "list", "--dir", nowhere}, []string{nowhere, "rondo up", "--dir"}},
-		"audit of an unknown run":         {[]string{"audit", "second", "--dir", dir}, []string{`"second"`, "rondo run list"}},
-		"audit of a stream of our own":    {[]string{"audit", "IN", "--dir", dir}, []string{`"IN"`}},
-		"show of an unknown run":          {[]string{"run", "show", "second", "--dir", dir}, []string{`"second"`, "rondo run list"}},
-		"replay of an unknown run":        {[]string{"replay", "second", "--verify", "--dir", dir}, []string{`"second"`, "rondo run list"}},
-		"replay of what":                  {[]string{"replay", "first", "--dir", dir}, []string{"--verify"}},
-		"tail of an unknown run":          {[]string{"events", "tail", "second", "--dir", dir}, []string{`"second"`, "rondo run list"}},
-		"trajectories of an unknown run":  {[]string{"trajectories", "list", "second", "--dir", dir}, []string{`"second"`, "rondo run list"}},
-		"trajectory of an unknown run":    {[]string{"trajectories", "show", "second", "g000001-0", "--dir", dir}, []string{`"second"`, "rondo run list"}},
-		"export of an unknown run":        {[]string{"trajectories", "export", "second", "--dir", dir, "--out", nowhere}, []string{`"second"`, "rondo run list"}},
-		"export of an unknown reward":     {[]string{"trajectories", "export", "first", "--dir", dir, "--out", nowhere, "--min-reward", "much"}, []string{"--min-reward", "much"}},
-		"trajectory of an unknown one":    {[]string{"trajectories", "show", "first", "g000001-0", "--dir", dir}, []string{"g000001-0", "rondo trajectories list first"}},
-		"schema of an unknown type":       {[]string{"events", "schema", "rollout.exploded"}, []string{"rollout.exploded", "rollout.scored"}},
-		"event of an unknown type":        {[]string{"events", "publish", "paused", "first", "--run", "first", "--dir", dir}, []string{`"paused"`, "rondo events schema"}},
-		"event that is no JSON":           {[]string{"events", "publish", "run.paused", "first", "--run", "first", "--dir", dir, "--data", "{"}, []string{"run.paused of first", "JSON"}},
-		"durability that is no interval":  {[]string{"up", "--dir", nowhere, "--durability", "soon"}, []string{`--durability "soon"`, "always", "100ms"}},
-		"durability below nothing":        {[]string{"up", "--dir", nowhere, "--durability", "-1s"}, []string{`--durability "-1s"`}},
-		"durability of the demo":          {[]string{"demo", "--dir", nowhere, "--durability", "0"}, []string{`--durability "0"`}},
-		"demo of no steps":                {[]string{"demo", "--dir", nowhere, "--steps", "0"}, []string{"--steps 0"}},
-		"demo elsewhere, without a store": {[]string{"demo", "--nats", "nats://127.0.0.1:1"}, []string{"--nats needs --store"}},
-		"demo on no tasks":                {[]string{"demo", "--dir", nowhere, "--tasks", filepath.Join(nowhere, "none")}, []string{"none"}},
-		"unknown command":                 {[]string{"strat"}, []string{"strat", "see `rondo --help`"}},
-		"command with a letter too few":   {[]string{"audt"}, []string{"did you mean \"audit\"?"}},
-		"verb with letters in disorder":   {[]string{"run", "shwo"}, []string{"did you mean \"show\"?"}},
-		"argument of a command without":   {[]string{"top", "first"}, []string{"\"first\" is one argument too many"}},
-		"a name with a letter too few":    {[]string{"rn"}, []string{"did you mean \"run\"?"}},
-		"flag that is missing":            {[]string{"weights", "fetch", "p", "--dir", dir}, []string{"--to is missing: see `rondo weights fetch --help`"}},
-		"name, where no server answers":   {[]string{"run", "open", "a b", "--file", file("policy: p\nendpoint: http://127.0.0.1:1/v1\n")}, []string{`"a b"`, "letters"}},
-		"argument too many":               {[]string{"run", "show", "first", "second"}, []string{`"second" is one argument too many`}},
-		"second argument missing":         {[]string{"trajectories", "show", "first"}, []string{"ROLLOUT is missing"}},
-		"flag that wants a number":        {[]string{"demo", "--steps", "many"}, []string{"--steps", "want a whole number"}},
-		"flag that wants a duration":      {[]string{"index", "sync", ".", "--every", "7x"}, []string{"--every", "90s, 5m or 7d"}},
-		"unknown flag":                    {[]string{"run", "list", "--jsn"}, []string{"--jsn", "see `rondo run list --help`"}},
-		"config that is not there":        {[]string{"run", "list", "--config", filepath.Join(nowhere, "none.yaml")}, []string{"--config", "none.yaml"}},
-		"config with an unknown flag":     {[]string{"run", "list", "--config", file("durabilty: always\n")}, []string{"run.yaml", "durabilty", `did you mean "durability"?`}},
-		"config with a wrong value":       {[]string{"run", "list", "--config", file("json: perhaps\n")}, []string{"--json", "run.yaml", "perhaps"}},
-		"config with a list of one value": {[]string{"run", "list", "--config", file("json: [true]\n")}, []string{"--json", "run.yaml", "no list"}},
-		"config without a value":          {[]string{"run", "list", "--config", file("store:\n")}, []string{"--store", "run.yaml", "want a text"}},
-		"config that is none":             {[]string{"run", "list", "--config", file("- a\n- b\n")}, []string{"run.yaml"}},
-		"store with an unknown scheme":    {[]string{"run", "list", "--dir", dir, "--store", "ftp://x"}, []string{"store", "ftp"}},
+		"an empty command":        {[]string{""}, []string{`unknown command ""`}},
+		"an empty command of run": {[]string{"run", ""}, []string{`unknown command ""`}},
+		"run file with an unknown key": {[]string{"run", "open", "x", "--dir", dir, "--file",
+			file(minimal + "grop_size: 4\n")}, []string{"run.yaml", "grop_size"}},
+		"unknown key within": {[]string{"run", "open", "x", "--dir", dir, "--file",
+			file(minimal + "limits:\n  turnz: 4\n")}, []string{"run.yaml", "turnz"}},
+		"run file with a wrong value": {[]string{"run", "open", "x", "--dir", dir, "--file",
+			file(minimal + "group_size: 0\n")}, []string{"run x", "group_size 0", "1 to 1024"}},
+		"run file with several of them": {[]string{"run", "open", "x", "--dir", dir, "--file",
+			file("policy: a b\nendpoint: nowhere\n")}, []string{`policy "a b"`, `endpoint "nowhere"`}},
+		"run file with a wrong type": {[]string{"run", "open", "x", "--dir", dir, "--file",
+			file(minimal + "group_size: many\n")}, []string{"run.yaml", "group_size"}},
+		"run file with a bare duration": {[]string{"run", "open", "x", "--dir", dir, "--file",
+			file(minimal + "limits:\n  timeout: 90\n")}, []string{"run.yaml", "90"}},
+		"run file that is none": {[]string{"run", "open", "x", "--dir", dir, "--file", file("{{{")},
+			[]string{"run.yaml"}},
+		"run file without content": {[]string{"run", "open", "x", "--dir", dir, "--file", file("")},
+			[]string{"run.yaml: it is empty"}},
+		"no run file": {[]string{"run", "open", "x", "--dir", dir, "--file",
+			filepath.Join(nowhere, "none.yaml")}, []string{"read run file", "none.yaml"}},
+		"name of a run":          {[]string{"run", "open", "a b", "--dir", dir}, []string{`"a b"`, "letters"}},
+		"reserved name of a run": {[]string{"run", "open", "IN", "--dir", dir}, []string{`"IN"`}},
+		"task without a verifier": {[]string{"run", "open", "x", "--dir", dir, "--tasks",
+			clitest.TaskFolder(t, "tests/test.sh")}, []string{"fix-it", "tests/test.sh"}},
+		"task without an instruction": {[]string{"run", "open", "x", "--dir", dir, "--tasks",
+			clitest.TaskFolder(t, "instruction.md")}, []string{"fix-it", "instruction.md"}},
+		"no task pack": {[]string{"run", "open", "x", "--dir", dir, "--tasks",
+			filepath.Join(nowhere, "none")}, []string{"none"}},
+		"empty task pack": {[]string{"run", "open", "x", "--dir", dir, "--tasks", nowhere},
+			[]string{"task"}},
+		"unknown task": {[]string{"tasks", "show", "nothing"},
+			[]string{`"nothing"`, "rondo tasks show"}},
+		"missing argument": {[]string{"run", "show"},
+			[]string{"RUN is missing: see `rondo run show --help`"}},
+		"nats without a store": {[]string{"run", "list", "--nats", "nats://127.0.0.1:1"},
+			[]string{"--store"}},
+		"service without a store": {[]string{"service", "intake", "--nats", "nats://127.0.0.1:1"},
+			[]string{"--store", "rondo up"}},
+		"service without nats": {[]string{"service", "intake", "--store", nowhere}, []string{"--nats"}},
+		"unknown service": {[]string{"service", "intaker", "--nats", "x", "--store", "y"},
+			[]string{"intaker"}},
+		"no service": {[]string{"service"}, []string{"NAME is missing"}},
+		"nats that is not there": {[]string{"run", "list", "--nats", "nats://user:secret@127.0.0.1:1",
+			"--store", t.TempDir()}, []string{"127.0.0.1:1"}},
+		"no plane": {[]string{"run", "list", "--dir", nowhere},
+			[]string{nowhere, "rondo up", "--dir"}},
+		"audit of an unknown run": {[]string{"audit", "second", "--dir", dir},
+			[]string{`"second"`, "rondo run list"}},
+		"audit of a stream of our own": {[]string{"audit", "IN", "--dir", dir}, []string{`"IN"`}},
+		"show of an unknown run": {[]string{"run", "show", "second", "--dir", dir},
+			[]string{`"second"`, "rondo run list"}},
+		"replay of an unknown run": {[]string{"replay", "second", "--verify", "--dir", dir},
+			[]string{`"second"`, "rondo run list"}},
+		"replay of what": {[]string{"replay", "first", "--dir", dir}, []string{"--verify"}},
+		"tail of an unknown run": {[]string{"events", "tail", "second", "--dir", dir},
+			[]string{`"second"`, "rondo run list"}},
+		"trajectories of an unknown run": {[]string{"trajectories", "list", "second", "--dir", dir},
+			[]string{`"second"`, "rondo run list"}},
+		"trajectory of an unknown run": {[]string{"trajectories", "show", "second", "g000001-0", "--dir", dir},
+			[]string{`"second"`, "rondo run list"}},
+		"export of an unknown run": {[]string{"trajectories", "export", "second", "--dir", dir, "--out",
+			nowhere}, []string{`"second"`, "rondo run list"}},
+		"export of an unknown reward": {[]string{"trajectories", "export", "first", "--dir", dir, "--out", nowhere,
+			"--min-reward", "much"}, []string{"--min-reward", "much"}},
+		"trajectory of an unknown one": {[]string{"trajectories", "show", "first", "g000001-0", "--dir", dir},
+			[]string{"g000001-0", "rondo trajectories list first"}},
+		"schema of an unknown type": {[]string{"events", "schema", "rollout.exploded"},
+			[]string{"rollout.exploded", "rollout.scored"}},
+		"event of an unknown type": {[]string{"events", "publish", "paused", "first", "--run", "first", "--dir",
+			dir}, []string{`"paused"`, "rondo events schema"}},
+		"event that is no JSON": {[]string{"events", "publish", "run.paused", "first", "--run", "first",
+			"--dir", dir, "--data", "{"}, []string{"run.paused of first", "JSON"}},
+		"durability that is no interval": {[]string{"up", "--dir", nowhere, "--durability", "soon"},
+			[]string{`--durability "soon"`, "always", "100ms"}},
+		"durability below nothing": {[]string{"up", "--dir", nowhere, "--durability", "-1s"},
+			[]string{`--durability "-1s"`}},
+		"durability of the demo": {[]string{"demo", "--dir", nowhere, "--durability", "0"},
+			[]string{`--durability "0"`}},
+		"demo of no steps": {[]string{"demo", "--dir", nowhere, "--steps", "0"}, []string{"--steps 0"}},
+		"demo elsewhere, without a store": {[]string{"demo", "--nats", "nats://127.0.0.1:1"},
+			[]string{"--nats needs --store"}},
+		"demo on no tasks": {[]string{"demo", "--dir", nowhere, "--tasks",
+			filepath.Join(nowhere, "none")}, []string{"none"}},
+		"unknown command":               {[]string{"strat"}, []string{"strat", "see `rondo --help`"}},
+		"command with a letter too few": {[]string{"audt"}, []string{"did you mean \"audit\"?"}},
+		"verb with letters in disorder": {[]string{"run", "shwo"}, []string{"did you mean \"show\"?"}},
+		"argument of a command without": {[]string{"top", "first"}, []string{"\"first\" is one argument too many"}},
+		"a name with a letter too few":  {[]string{"rn"}, []string{"did you mean \"run\"?"}},
+		"flag that is missing": {[]string{"weights", "fetch", "p", "--dir", dir},
+			[]string{"--to is missing: see `rondo weights fetch --help`"}},
+		"name, where no server answers": {[]string{"run", "open", "a b", "--file",
+			file("policy: p\nendpoint: http://127.0.0.1:1/v1\n")}, []string{`"a b"`, "letters"}},
+		"argument too many": {[]string{"run", "show", "first", "second"},
+			[]string{`"second" is one argument too many`}},
+		"second argument missing": {[]string{"trajectories", "show", "first"}, []string{"ROLLOUT is missing"}},
+		"flag that wants a number": {[]string{"demo", "--steps", "many"},
+			[]string{"--steps", "want a whole number"}},
+		"flag that wants a duration": {[]string{"index", "sync", ".", "--every", "7x"},
+			[]string{"--every", "90s, 5m or 7d"}},
+		"unknown flag": {[]string{"run", "list", "--jsn"},
+			[]string{"--jsn", "see `rondo run list --help`"}},
+		"config that is not there": {[]string{"run", "list", "--config", filepath.Join(nowhere, "none.yaml")},
+			[]string{"--config", "none.yaml"}},
+		"config with an unknown flag": {[]string{"run", "list", "--config", file("durabilty: always\n")},
+			[]string{"run.yaml", "durabilty", `did you mean "durability"?`}},
+		"config with a wrong value": {[]string{"run", "list", "--config", file("json: perhaps\n")},
+			[]string{"--json", "run.yaml", "perhaps"}},
+		"config with a list of one value": {[]string{"run", "list", "--config", file("json: [true]\n")},
+			[]string{"--json", "run.yaml", "no list"}},
+		"config without a value": {[]string{"run", "list", "--config", file("store:\n")},
+			[]string{"--store", "run.yaml", "want a text"}},
+		"config that is none": {[]string{"run", "list", "--config", file("- a\n- b\n")},
+			[]string{"run.yaml"}},
+		"store with an unknown scheme": {[]string{"run", "list", "--dir", dir, "--store", "ftp://x"},
+			[]string{"store", "ftp"}},
 		"closing where nothing runs here": {[]string{"run", "close", "first", "--dir", nowhere}, []string{"rondo up"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +271,8 @@ func TestExitCodes(t *testing.T) {
 			Error string
 			Code  int
 		}
-		if c.err != nil && (json.Unmarshal([]byte(text.String()), &said) != nil || said.Error == "" || said.Code != c.code) {
+		if c.err != nil && (json.Unmarshal([]byte(text.String()), &said) != nil ||
+			said.Error == "" || said.Code != c.code) {
 			t.Errorf("%v is told as %s", c.err, text.String())
 		}
 	}
@@ -231,7 +284,8 @@ func TestWhereFlagsComeFrom(t *testing.T) {
 		servicetest.OpenRun(t, log, "first", servicetest.Config("a"))
 	})
 	other := clitest.FilledPlane(t, nil)
-	config := clitest.Write(t, filepath.Join(t.TempDir(), "rondo.yaml"), fmt.Sprintf("dir: %s\njson: true\ndurability: 100ms\n", dir))
+	config := clitest.Write(t, filepath.Join(t.TempDir(), "rondo.yaml"),
+		fmt.Sprintf("dir: %s\njson: true\ndurability: 100ms\n", dir))
 	runs := func(args ...string) (n int, asJSON bool) {
 		t.Helper()
 		output, err := rondo(t, append([]string{"run", "list"}, args...)...)
@@ -267,12 +321,14 @@ func TestWhereFlagsComeFrom(t *testing.T) {
 	t.Setenv("RONDO_JSON", "")
 	t.Setenv("RONDO_CONFIG", "")
 	t.Setenv("RONDO_RUN", "first") // a required flag
-	if _, err := rondo(t, "events", "publish", "run.paused", "x", "--dir", dir, "--data", "{"); err == nil || strings.Contains(err.Error(), "--run is missing") {
+	if _, err := rondo(t, "events", "publish", "run.paused", "x", "--dir", dir, "--data", "{"); err == nil ||
+		strings.Contains(err.Error(), "--run is missing") {
 		t.Errorf("a required flag in the environment: %v", err)
 	}
 }
 
-// TestAuditShowsWhatWasRefused: dead letters of the run, of its policy's weights, and nobody else's.
+// TestAuditShowsWhatWasRefused: dead letters of the run, of its policy's
+// weights, and nobody else's.
 func TestAuditShowsWhatWasRefused(t *testing.T) {
 	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		cfg := servicetest.Config("a")
@@ -290,7 +346,8 @@ func TestAuditShowsWhatWasRefused(t *testing.T) {
 		letter("3", "RONDO_IN", "rondo.in._.weights.small.submitted", "files: missing")
 		letter("4", "RONDO_IN", "rondo.in.firsts.run.firsts.paused", "there is no run")
 		letter("5", "RONDO_IN", "rondo.in.nonsense", "subject")
-		servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsRejectedType, "small", "x", events.WeightsRejected{Version: 3, Reason: "header lies"}))
+		servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsRejectedType, "small",
+			"x", events.WeightsRejected{Version: 3, Reason: "header lies"}))
 	})
 	reasons := func(run string) string {
 		t.Helper()
@@ -321,7 +378,8 @@ func TestAuditShowsWhatWasRefused(t *testing.T) {
 			}
 		})
 	}
-	for run, want := range map[string]string{"first": "dead letter: rondo.in.first.batch.trainer.consumed at sequence 7 of RONDO_IN: step 9: too far\n", "_": "6 dead letters\n"} {
+	for run, want := range map[string]string{"first": "dead letter: rondo.in.first.batch.trainer.consumed at sequence 7 of RONDO_IN: step 9: too far\n",
+		"_": "6 dead letters\n"} {
 		if output, err := rondo(t, "audit", run, "--dir", dir); err != nil || !strings.Contains(output, want) {
 			t.Errorf("audit of %s prints %q: %v", run, output, err)
 		}
@@ -333,13 +391,17 @@ func TestFaultsThatAreFound(t *testing.T) {
 	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
 		servicetest.OpenRun(t, log, "first", servicetest.Config("a")) // whose objects are not there
 		servicetest.StartRollout(t, log, "first", "g000001-0", "a")
-		servicetest.Append(t, log, servicetest.Event(t, "first", events.RolloutScoredType, "g000001-0", "0", events.RolloutScored{Reward: 1}))
+		servicetest.Append(t, log, servicetest.Event(t, "first", events.RolloutScoredType, "g000001-0",
+			"0", events.RolloutScored{Reward: 1}))
 	})
 	output, err := rondo(t, "audit", "first", "--dir", dir, "--json")
-	if app.ExitCode(err) != app.ExitFindings || !strings.Contains(output, `"rule":"object"`) || !strings.Contains(output, `"rule":"turns"`) {
+	if app.ExitCode(err) != app.ExitFindings || !strings.Contains(output, `"rule":"object"`) ||
+		!strings.Contains(output, `"rule":"turns"`) {
 		t.Errorf("exit code %d, %s", app.ExitCode(err), output)
 	}
-	if output, err = rondo(t, "tasks", "lint", filepath.Dir(clitest.TaskFolder(t, "tests/test.sh"))); app.ExitCode(err) != app.ExitFindings || !strings.Contains(output, "tests/test.sh: missing") {
+	if output, err = rondo(t, "tasks", "lint", filepath.Dir(clitest.TaskFolder(t,
+		"tests/test.sh"))); app.ExitCode(err) != app.ExitFindings ||
+		!strings.Contains(output, "tests/test.sh: missing") {
 		t.Errorf("lint of a task without a verifier: %v\n%s", err, output)
 	}
 }
@@ -361,7 +423,8 @@ func TestLettersThatConcernARun(t *testing.T) {
 	if d.Concerns("r", "") {
 		t.Error("a run without a policy is concerned by all weights")
 	}
-	if (audit.DeadLetter{Stream: "RONDO_r2"}).Concerns("r", "p") || !(audit.DeadLetter{Stream: "RONDO_r"}).Concerns("r", "p") {
+	if (audit.DeadLetter{Stream: "RONDO_r2"}).Concerns("r", "p") ||
+		!(audit.DeadLetter{Stream: "RONDO_r"}).Concerns("r", "p") {
 		t.Error("runs are mixed up")
 	}
 }
@@ -379,7 +442,8 @@ func TestHelpIsInUsersWords(t *testing.T) {
 		}
 	}
 	walk(New())
-	if out, err := rondo(t, "--version"); err != nil || !strings.HasPrefix(out, "rondo ") || !strings.Contains(out, "(go") {
+	if out, err := rondo(t, "--version"); err != nil || !strings.HasPrefix(out, "rondo ") ||
+		!strings.Contains(out, "(go") {
 		t.Errorf("--version prints %q, %v", out, err)
 	}
 }

@@ -20,7 +20,8 @@ func TestConfigInit(t *testing.T) {
 	if out, err := clitest.RunProgram(t, New(), "config", "init", file); err != nil {
 		t.Fatal(err, out)
 	}
-	if _, err := clitest.RunProgram(t, New(), "config", "init", file); err == nil || !strings.Contains(err.Error(), "is there already") {
+	if _, err := clitest.RunProgram(t, New(), "config", "init", file); err == nil ||
+		!strings.Contains(err.Error(), "is there already") {
 		t.Errorf("it writes over a file: %v", err)
 	}
 	written, err := os.ReadFile(file)
@@ -31,7 +32,8 @@ func TestConfigInit(t *testing.T) {
 		t.Error("as it is written:", err, out)
 	}
 	for _, part := range []string{
-		"# where the built-in policy listens (of `rondo service`: 127.0.0.1:8700)\n# policy-listen: 127.0.0.1:0\n", "finds the built-in policy (`rondo service` alone)\n# builtin-endpoint: ",
+		"# where the built-in policy listens (of `rondo service`: 127.0.0.1:8700)\n# policy-listen: 127.0.0.1:0\n",
+		"finds the built-in policy (`rondo service` alone)\n# builtin-endpoint: ",
 		"# directory of the embedded plane: log, objects, state\n# dir: ",
 	} {
 		if !strings.Contains(string(written), part) {

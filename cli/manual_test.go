@@ -27,7 +27,8 @@ func TestManualPages(t *testing.T) {
 			return
 		}
 		pages++
-		for _, part := range []string{".TH", ".SH SYNOPSIS", map[bool]string{true: ".SH EXAMPLE", false: ""}[cmd.Example != ""]} {
+		for _, part := range []string{".TH", ".SH SYNOPSIS",
+			map[bool]string{true: ".SH EXAMPLE", false: ""}[cmd.Example != ""]} {
 			if !strings.Contains(string(page), part) {
 				t.Errorf("the page of %s has no %s", cmd.CommandPath(), part)
 			}

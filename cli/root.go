@@ -1,4 +1,5 @@
-// Package cli is the command line: one package for each noun, and here what makes a program of them.
+// Package cli is the command line: one package for each noun, and here what
+// makes a program of them.
 package cli
 
 import (
@@ -49,7 +50,8 @@ func New() *cobra.Command {
 	root := app.New(
 		first, scaffold.NewInit, scaffold.NewConfig, up.New, objects.NewCat, dashboard.New, service.New, run.New,
 		events.New, logs.New, trajectories.New, tasks.New, tools.New, audit.New, explain.New, top.New, track.New,
-		run.NewFork, run.NewInvalidate, run.NewMark, replay.New, replay.NewDiff, archive.New, weights.New, gc.New, index.New, eval.New, eval.NewRelease, advantage.New, sandbox.New, agents.New, auth.New,
+		run.NewFork, run.NewInvalidate, run.NewMark, replay.New, replay.NewDiff, archive.New, weights.New, gc.New,
+		index.New, eval.New, eval.NewRelease, advantage.New, sandbox.New, agents.New, auth.New,
 		doctor.New, newVersion, manual.New,
 	)
 	completion.Add(global, root)

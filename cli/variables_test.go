@@ -10,13 +10,15 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 )
 
-// TestVariablesOfTheProject: the program takes every variable that anything of the project reads or sets.
+// TestVariablesOfTheProject: the program takes every variable that anything of
+// the project reads or sets.
 func TestVariablesOfTheProject(t *testing.T) {
 	reads := regexp.MustCompile(`(?:(?:[Gg]etenv|LookupEnv|environ(?:\.get)?|setenv|Setenv)[(\[]\s*["']|\$\{?|\n\s*(?:export )?|[{"' ])(RONDO_[A-Z0-9_]*[A-Z0-9])(?:["'][,)\]]|[:}=]|\b\S*=)`)
 	streams := regexp.MustCompile(`^RONDO_(IN|DEAD|LEASE|OUTSIDE|S)$`)
 	root, found := New(), map[string]bool{}
 	for _, pattern := range []string{
-		"compose*.yaml", ".env.example", ".ci/*", "clients/python/rondo/*.py", "clients/python/rondo/*/*.py", "examples/*", "deploy/helm/rondo/values.yaml", "deploy/helm/rondo/templates/*",
+		"compose*.yaml", ".env.example", ".ci/*", "clients/python/rondo/*.py", "clients/python/rondo/*/*.py",
+		"examples/*", "deploy/helm/rondo/values.yaml", "deploy/helm/rondo/templates/*",
 		"tests/*/*.go", "tests/*/run", "tests/*/*.py", "clients/python/tests/*.py", "cli/*/*.go", "docs/guide/*.md",
 	} {
 		files, err := filepath.Glob(filepath.Join("..", pattern))

@@ -6,9 +6,11 @@ import (
 )
 
 func TestBuildOf(t *testing.T) {
-	info := &debug.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{
-		{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.time", Value: "2026-11-23T07:00:00Z"}, {Key: "vcs.modified", Value: "true"},
-	}}
+	info := &debug.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Version: "(devel)"},
+		Settings: []debug.BuildSetting{
+			{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.time", Value: "2026-11-23T07:00:00Z"},
+			{Key: "vcs.modified", Value: "true"},
+		}}
 	defer func(was string) { version = was }(version)
 	for _, c := range []struct {
 		name, release string

@@ -76,13 +76,15 @@ func TestNothingIsPrivileged(t *testing.T) {
 
 // TestImagesAreBuiltOnce: each of our images is built for one service of those that start together.
 func TestImagesAreBuiltOnce(t *testing.T) {
-	for profiles, want := range map[string]int{"demo,gateway": 2, "cli": 3} { // the command line builds what it needs alone
+	// the command line builds what it needs alone
+	for profiles, want := range map[string]int{"demo,gateway": 2, "cli": 3} {
 		built := 0
 		for name, s := range composefile.Load(t, profiles) {
 			if s.Build.Target != "" {
 				built++
 			}
-			if strings.HasSuffix(s.Image, ":local") && s.Build.Target != "" && (s.Image == "rondo:local") != (s.Build.Target == "rondo") {
+			if strings.HasSuffix(s.Image, ":local") && s.Build.Target != "" &&
+				(s.Image == "rondo:local") != (s.Build.Target == "rondo") {
 				t.Errorf("%s: %s is built as %s", name, s.Image, s.Build.Target)
 			}
 		}
@@ -92,13 +94,16 @@ func TestImagesAreBuiltOnce(t *testing.T) {
 	}
 }
 
-// makers make keys, one after the other: for log and store before these start, and rights in the store when it is there.
+// makers make keys, one after the other: for log and store before these start, and rights in
+// the store when it is there.
 var makers = []string{"keys", "access"}
 
 func TestServicesWaitForLogAndStore(t *testing.T) {
 	services := composefile.Load(t, "demo,gateway,gpu,cli,observability")
-	// With a query, such as js-enabled-only, a NATS server says nothing of streams that refuse writes.
-	if check := services["nats"].HealthCheck; check == nil || !strings.HasSuffix(check.Test[len(check.Test)-1], ":8222/healthz") {
+	// With a query, such as js-enabled-only, a NATS server says nothing of
+	// streams that refuse writes.
+	if check := services["nats"].HealthCheck; check == nil ||
+		!strings.HasSuffix(check.Test[len(check.Test)-1], ":8222/healthz") {
 		t.Errorf("the log is not asked how its streams are: %+v", check)
 	}
 	waits := func(name, before, until string) {
@@ -122,14 +127,15 @@ func TestServicesWaitForLogAndStore(t *testing.T) {
 		}
 		waits(name, "nats", "service_healthy")
 		waits(name, "access", "service_completed_successfully")
-		if s.Environment["RONDO_NATS"] == nil || s.Environment["RONDO_STORE"] == nil || s.Environment["RONDO_NATS_MONITOR"] == nil {
+		if s.Environment["RONDO_NATS"] == nil || s.Environment["RONDO_STORE"] == nil ||
+			s.Environment["RONDO_NATS_MONITOR"] == nil {
 			t.Errorf("%s does not know the log and the store: %v", name, s.Environment)
 		}
 	}
 }
 
-// TestEachContainerHasItsOwnKeys: who makes keys sees all of them, in folders that the image has and so belong to its user; everybody else
-// sees those of one user, and nobody a password.
+// TestEachContainerHasItsOwnKeys: who makes keys sees all of them, in folders that the image has
+// and so belong to its user; everybody else sees those of one user, and nobody a password.
 func TestEachContainerHasItsOwnKeys(t *testing.T) {
 	dockerfile, err := os.ReadFile("../Dockerfile")
 	if err != nil {
@@ -180,7 +186,8 @@ func TestEachContainerHasItsOwnKeys(t *testing.T) {
 			t.Errorf("%s sees %v, want %v", name, got, want)
 		}
 		for variable, value := range s.Environment {
-			secret := regexp.MustCompile(`PASSWORD|SECRET|ACCESS_KEY`).MatchString(variable) && !strings.HasSuffix(variable, "_FILE")
+			secret := regexp.MustCompile(`PASSWORD|SECRET|ACCESS_KEY`).MatchString(variable) &&
+				!strings.HasSuffix(variable, "_FILE")
 			if secret || value != nil && strings.Contains(*value, "@") {
 				t.Errorf("%s is told a secret by %s", name, variable)
 			}
@@ -188,14 +195,20 @@ func TestEachContainerHasItsOwnKeys(t *testing.T) {
 	}
 }
 
-// TestSettingsAreExplained: what compose.yaml reads, .env.example explains with the same default, and the other way round.
+// TestSettingsAreExplained: what compose.yaml reads, .env.example explains with the same default,
+// and the other way round.
 func TestSettingsAreExplained(t *testing.T) {
-	used, explained := names(t, "../compose.yaml", `\$\{([A-Z_0-9]+:-[^}]*)\}`), names(t, "../.env.example", `(?m)^([A-Z_0-9]+=.*)$`)
+	used, explained := names(t, "../compose.yaml", `\$\{([A-Z_0-9]+:-[^}]*)\}`),
+		names(t, "../.env.example", `(?m)^([A-Z_0-9]+=.*)$`)
 	for i := range used {
 		used[i] = strings.Replace(used[i], ":-", "=", 1)
 	}
-	used = slices.DeleteFunc(used, func(setting string) bool { return setting == "RONDO_GATEWAY_KEY=" }) // the example has one to change
-	explained = slices.DeleteFunc(explained, func(setting string) bool { return strings.HasPrefix(setting, "RONDO_GATEWAY_KEY=") })
+	// the example has one to change
+	used = slices.DeleteFunc(used, func(setting string) bool { return setting == "RONDO_GATEWAY_KEY=" })
+	explained = slices.DeleteFunc(explained, func(setting string) bool {
+		return strings.HasPrefix(setting,
+			"RONDO_GATEWAY_KEY=")
+	})
 	if !slices.Equal(used, explained) {
 		t.Errorf("compose.yaml uses\n%v\n.env.example has\n%v", used, explained)
 	}
@@ -218,7 +231,8 @@ func names(t *testing.T, path, pattern string) []string {
 // cluster is the file that puts the log on three servers.
 const cluster = "compose.cluster.yaml"
 
-// TestClusterOfThree: the file for three servers changes the log, and where everybody finds it, and nothing else.
+// TestClusterOfThree: the file for three servers changes the log, and where everybody
+// finds it, and nothing else.
 func TestClusterOfThree(t *testing.T) {
 	const profiles = "demo,gateway,gpu,cli,observability"
 	one, three := composefile.Load(t, profiles), composefile.Load(t, profiles, cluster)
@@ -234,7 +248,8 @@ func TestClusterOfThree(t *testing.T) {
 		if want := []string{"--config", "/nats-cluster.conf", "--name", name}; !slices.Equal(s.Command, want) {
 			t.Errorf("%s runs %v", name, s.Command)
 		}
-		if s.Image != one["nats"].Image || s.HealthCheck == nil || !slices.Equal(s.CapDrop, []string{"ALL"}) || s.MemLimit != one["nats"].MemLimit || !s.DependsOn["keys"].Restart {
+		if s.Image != one["nats"].Image || s.HealthCheck == nil || !slices.Equal(s.CapDrop, []string{"ALL"}) ||
+			s.MemLimit != one["nats"].MemLimit || !s.DependsOn["keys"].Restart {
 			t.Errorf("%s is another kind of server: %+v", name, s)
 		}
 		for _, v := range s.Volumes {
@@ -245,7 +260,8 @@ func TestClusterOfThree(t *testing.T) {
 				volumes[v.Source] = true
 			}
 		}
-		if len(s.Ports) != 1 || s.Ports[0].HostIP != "127.0.0.1" || s.Ports[0].Target != 4222 || ports[s.Ports[0].Published] {
+		if len(s.Ports) != 1 || s.Ports[0].HostIP != "127.0.0.1" || s.Ports[0].Target != 4222 ||
+			ports[s.Ports[0].Published] {
 			t.Errorf("%s is published as %+v", name, s.Ports)
 			continue
 		}
@@ -265,7 +281,8 @@ func TestClusterOfThree(t *testing.T) {
 			if got := *s.Environment["RONDO_NATS_MONITOR"]; got != strings.Join(monitors, ",") {
 				t.Errorf("%s finds its monitoring ports at %s", name, got)
 			}
-			s.Environment["RONDO_NATS"], s.Environment["RONDO_NATS_MONITOR"] = before, one[name].Environment["RONDO_NATS_MONITOR"]
+			s.Environment["RONDO_NATS"], s.Environment["RONDO_NATS_MONITOR"] = before,
+				one[name].Environment["RONDO_NATS_MONITOR"]
 		}
 		switch name {
 		case "nats", "nats-2", "nats-3", "keys":

@@ -19,8 +19,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/dir"
 )
 
-// TestNATSConfiguration starts a server from deploy/nats.conf with keys beside it, elsewhere on disk and on another port, and makes
-// Rondo's streams on it.
+// TestNATSConfiguration starts a server from deploy/nats.conf with keys beside it, elsewhere on
+// disk and on another port, and makes Rondo's streams on it.
 func TestNATSConfiguration(t *testing.T) {
 	folder, a := locked(t, "nats.conf")
 	options, err := server.ProcessConfigFile(filepath.Join(folder, "nats.conf"))
@@ -28,7 +28,8 @@ func TestNATSConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !options.SyncAlways || options.StoreDir != "/data" || options.Port != 4222 || options.HTTPPort != 8222 {
-		t.Errorf("sync always %v, store %s, ports %d and %d", options.SyncAlways, options.StoreDir, options.Port, options.HTTPPort)
+		t.Errorf("sync always %v, store %s, ports %d and %d", options.SyncAlways, options.StoreDir,
+			options.Port, options.HTTPPort)
 	}
 	options.StoreDir, options.Host, options.Port, options.HTTPPort = t.TempDir(), "127.0.0.1", server.RANDOM_PORT, 0
 	s := start(t, options)
@@ -40,7 +41,8 @@ func TestNATSConfiguration(t *testing.T) {
 	if _, err := nats.Connect(s.ClientURL(), believes); err == nil {
 		t.Error("it lets strangers in")
 	}
-	conn, err := nats.Connect(s.ClientURL(), believes, nats.UserCredentials(a.Creds(topology.Intake)), nats.CustomInboxPrefix(topology.ServiceInbox(topology.Intake)))
+	conn, err := nats.Connect(s.ClientURL(), believes, nats.UserCredentials(a.Creds(topology.Intake)),
+		nats.CustomInboxPrefix(topology.ServiceInbox(topology.Intake)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +67,8 @@ func TestNATSConfiguration(t *testing.T) {
 	}
 }
 
-// locked is a folder with configurations, and the keys beside them of servers that are called 127.0.0.1.
+// locked is a folder with configurations, and the keys beside them of servers
+// that are called 127.0.0.1.
 func locked(t *testing.T, configurations ...string) (folder string, a *auth.Authority) {
 	t.Helper()
 	folder = t.TempDir()
@@ -107,8 +110,10 @@ func start(t *testing.T, options *server.Options) *server.Server {
 	return s
 }
 
-// TestNATSClusterConfiguration starts three servers from deploy/nats-cluster.conf with keys beside it, elsewhere on disk and on other ports. The intake's
-// credentials make streams with three replicas. A server without a certificate of theirs, or with one of another authority, joins nobody.
+// TestNATSClusterConfiguration starts three servers from deploy/nats-cluster.conf with keys
+// beside it, elsewhere on disk and on other ports. The intake's credentials make streams
+// with three replicas. A server without a certificate of theirs, or with one of another
+// authority, joins nobody.
 func TestNATSClusterConfiguration(t *testing.T) {
 	folder, a := locked(t, "nats.conf", "nats-cluster.conf")
 	ports := natstest.FreePorts(t, 3)
@@ -117,10 +122,12 @@ func TestNATSClusterConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !options.SyncAlways || len(options.Routes) != 3 || options.Cluster.Port != 6222 || !options.Cluster.NoAdvertise {
+		if !options.SyncAlways || len(options.Routes) != 3 || options.Cluster.Port != 6222 ||
+			!options.Cluster.NoAdvertise {
 			t.Errorf("sync always %v, cluster %+v", options.SyncAlways, options.Cluster)
 		}
-		options.ServerName, options.StoreDir, options.Host, options.Port, options.HTTPPort = name, t.TempDir(), "127.0.0.1", server.RANDOM_PORT, 0
+		options.ServerName, options.StoreDir, options.Host, options.Port, options.HTTPPort = name, t.TempDir(),
+			"127.0.0.1", server.RANDOM_PORT, 0
 		options.Cluster.Host, options.Cluster.Port, options.Routes = "127.0.0.1", port, nil
 		for _, to := range ports {
 			options.Routes = append(options.Routes, &url.URL{Scheme: "nats-route", Host: fmt.Sprint("127.0.0.1:", to)})
@@ -132,7 +139,8 @@ func TestNATSClusterConfiguration(t *testing.T) {
 		servers = append(servers, start(t, member(folder, fmt.Sprint("nats-", i+1), port)))
 	}
 	theirs, _ := locked(t, "nats.conf", "nats-cluster.conf")
-	strangers := []*server.Options{member(theirs, "of-another-authority", server.RANDOM_PORT), member(folder, "without-a-certificate", server.RANDOM_PORT)}
+	strangers := []*server.Options{member(theirs, "of-another-authority", server.RANDOM_PORT),
+		member(folder, "without-a-certificate", server.RANDOM_PORT)}
 	strangers[1].Cluster.TLSConfig = nil
 	var alone []*server.Server
 	for _, options := range strangers {
@@ -152,7 +160,8 @@ func TestNATSClusterConfiguration(t *testing.T) {
 	}
 	connect := func(user string) *eventlog.Log {
 		t.Helper()
-		conn, err := nats.Connect(strings.Join(urls, ","), nats.RootCAs(filepath.Join(filepath.Dir(a.Creds(user)), "ca.crt")), nats.UserCredentials(a.Creds(user)),
+		conn, err := nats.Connect(strings.Join(urls, ","),
+			nats.RootCAs(filepath.Join(filepath.Dir(a.Creds(user)), "ca.crt")), nats.UserCredentials(a.Creds(user)),
 			nats.CustomInboxPrefix(topology.ServiceInbox(user)))
 		if err != nil {
 			t.Fatal(err)
@@ -165,7 +174,8 @@ func TestNATSClusterConfiguration(t *testing.T) {
 		return log
 	}
 	intake := connect(topology.Intake)
-	natstest.Eventually(t, "the cluster has the streams", func() bool { return intake.Streams.Ensure(t.Context()) == nil })
+	natstest.Eventually(t, "the cluster has the streams",
+		func() bool { return intake.Streams.Ensure(t.Context()) == nil })
 	all, err := connect(topology.Admin).Streams.Replications(t.Context()) // the intake may not list streams
 	if err != nil || len(all) < 3 {
 		t.Fatal(all, err)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestImagesAreWhatWasTested: the containers run the versions that the tests run in the process, and the chart takes images of this release.
+// TestImagesAreWhatWasTested: the containers run the versions that the tests run in the process,
+// and the chart takes images of this release.
 func TestImagesAreWhatWasTested(t *testing.T) {
 	for _, c := range []struct{ file, version, from, want string }{
 		{"../compose.yaml", `image: nats:(\S+)-alpine`, "../go.mod", `nats-server/v2 v(\S+)`},
@@ -16,7 +17,8 @@ func TestImagesAreWhatWasTested(t *testing.T) {
 		{"../tools/compose/go.mod", `nats-server/v2 v(\S+)`, "../go.mod", `nats-server/v2 v(\S+)`},
 		{"../tools/compose/go.mod", `versitygw v(\S+)`, "../tools/s3dev/go.mod", `versitygw v(\S+)`},
 		{"../Dockerfile", `ARG GO_VERSION=(\S+)`, "../go.mod", `(?m)^go (\S+)`},
-		{"helm/rondo/Chart.yaml", `appVersion: "(\S+)"`, "../clients/python/rondo/__init__.py", `__version__ = "(\S+)"`},
+		{"helm/rondo/Chart.yaml", `appVersion: "(\S+)"`, "../clients/python/rondo/__init__.py",
+			`__version__ = "(\S+)"`},
 	} {
 		if got, want := find(t, c.file, c.version), find(t, c.from, c.want); got != want {
 			t.Errorf("%s has %s, %s has %s", c.file, got, c.from, want)

@@ -13,9 +13,11 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// Sides are the rollouts that a promotion has divided between its version and the other one, of those that began since then. One that another version has sampled too, as
-// its process had not heard of the promotion yet, belongs to neither; a server that names no version is taken at the promotion's word. The rollouts of a query count for the task
-// that it works on: each query is asked once, so that on its own it could never be compared.
+// Sides are the rollouts that a promotion has divided between its version and the other one, of
+// those that began since then. One that another version has sampled too, as its process had not
+// heard of the promotion yet, belongs to neither; a server that names no version is taken at the
+// promotion's word. The rollouts of a query count for the task that it works on: each query is
+// asked once, so that on its own it could never be compared.
 func (f *Recorded) Sides(p events.WeightsPromoted, since time.Time) (version, against []Attempt) {
 	all, _ := f.Attempts()
 	for _, a := range all {
@@ -38,10 +40,13 @@ func (f *Recorded) Sides(p events.WeightsPromoted, since time.Time) (version, ag
 // ErrApart means that no task has attempts of both sides, or that there are too few of them.
 var ErrApart = errors.New("no task has attempts enough of both")
 
-// CompareArms compares a figure of attempts that chance has divided between two policies, as a share of production is, where [Compare] takes two evaluations of the same tasks.
-// P is that of a permutation test within the tasks: had the policies the same effect, any other division of a task's attempts would be as likely (Fisher's
-// randomisation test, stratified; hits and draws as in the sign-flip test). The difference and its interval are those of least squares with an effect of each task, so that
-// tasks that one side happens to have more of do not count for it. Attempts of tasks that one side alone has are left out.
+// CompareArms compares a figure of attempts that chance has divided between two policies, as a
+// share of production is, where [Compare] takes two evaluations of the same tasks. P is that of a
+// permutation test within the tasks: had the policies the same effect, any other division of a
+// task's attempts would be as likely (Fisher's randomisation test, stratified; hits and draws as in
+// the sign-flip test). The difference and its interval are those of least squares with an effect of
+// each task, so that tasks that one side happens to have more of do not count for it. Attempts of
+// tasks that one side alone has are left out.
 func CompareArms(a, b []Attempt, figure func(Attempt) float64, o Options) (Difference, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -78,7 +83,8 @@ func CompareArms(a, b []Attempt, figure func(Attempt) float64, o Options) (Diffe
 	}
 	d.A, d.B = d.A/weight, d.B/weight
 	value := observed / weight
-	half := studentQuantile(o.Confidence, freedom) * math.Sqrt(max(0, within-observed*observed/weight)/float64(freedom)/weight)
+	half := studentQuantile(o.Confidence, freedom) * math.Sqrt(max(0,
+		within-observed*observed/weight)/float64(freedom)/weight)
 	d.Difference = Estimate{Value: value, Low: value - half, High: value + half}
 	d.P, d.MidP = permuted(strata, observed, o)
 	if d.P <= 1-o.Confidence+1e-12 {
@@ -104,7 +110,8 @@ func (s stratum) centre() {
 	}
 }
 
-// stratify orders the figures by task and rollout, so that the same attempts always give the same draws.
+// stratify orders the figures by task and rollout, so that the same attempts
+// always give the same draws.
 func stratify(a, b []Attempt, figure func(Attempt) float64) (both []stratum) {
 	type side struct{ a, b []Attempt }
 	byName := map[string]*side{}
@@ -143,7 +150,8 @@ func stratify(a, b []Attempt, figure func(Attempt) float64) (both []stratum) {
 	return both
 }
 
-// permuted draws other divisions of each task's attempts, and counts those that are as far apart as the observed one. It leaves the order of the values changed.
+// permuted draws other divisions of each task's attempts, and counts those that are as far apart as
+// the observed one. It leaves the order of the values changed.
 func permuted(strata []stratum, observed float64, o Options) (p, mid float64) {
 	var size float64
 	for _, s := range strata {
@@ -151,7 +159,8 @@ func permuted(strata []stratum, observed float64, o Options) (p, mid float64) {
 			size += math.Abs(v)
 		}
 	}
-	far, farther := math.Abs(observed)-1e-9*size, math.Abs(observed)+1e-9*size // sums of another order of the same terms are as far
+	// sums of another order of the same terms are as far
+	far, farther := math.Abs(observed)-1e-9*size, math.Abs(observed)+1e-9*size
 	rng := rand.New(rand.NewPCG(uint64(o.Seed), 0x61726d73))
 	hits, beyond := 0, 0
 	for range o.Resamples {

@@ -21,7 +21,8 @@ func ofTask(task string, prefix string, rewards ...float64) (list []Attempt) {
 
 func reward(a Attempt) float64 { return a.Reward }
 
-// TestCompareArms compares p with an enumeration of all divisions of both tasks, and the difference with the weighted means by hand. A task of one side alone changes nothing.
+// TestCompareArms compares p with an enumeration of all divisions of both tasks, and the difference
+// with the weighted means by hand. A task of one side alone changes nothing.
 func TestCompareArms(t *testing.T) {
 	x, y := []float64{1, 2, 4, 0, 3}, []float64{5, 7, 6, 9}
 	a := append(ofTask("x", "a", x[:2]...), ofTask("y", "a", y[:3]...)...)
@@ -57,19 +58,23 @@ func TestCompareArms(t *testing.T) {
 		t.Errorf("p = %g, want %g (%d of %d)", d.P, want, hits, all)
 	}
 	wx, wy := 2*3/5., 3*1/4.
-	if want := (wx*(1.5-7./3) + wy*(6-9)) / (wx + wy); math.Abs(d.Difference.Value-want) > 1e-12 || math.Abs(d.A-d.B-want) > 1e-12 || d.Tasks != 2 || d.Losses != 2 {
+	if want := (wx*(1.5-7./3) + wy*(6-9)) / (wx + wy); math.Abs(d.Difference.Value-want) > 1e-12 ||
+		math.Abs(d.A-d.B-want) > 1e-12 || d.Tasks != 2 || d.Losses != 2 {
 		t.Errorf("%+v, want a difference of %g", d, want)
 	}
-	if again, _ := CompareArms(b, a, reward, Options{Resamples: 200_000}); math.Abs(again.Difference.Value+d.Difference.Value) > 1e-12 {
+	if again, _ := CompareArms(b, a, reward, Options{Resamples: 200_000}); math.Abs(again.Difference.Value+
+		d.Difference.Value) > 1e-12 {
 		t.Errorf("the other way round it is %+v", again)
 	}
-	if _, err := CompareArms(ofTask("x", "a", 1, 2), ofTask("y", "b", 3), reward, Options{}); !errors.Is(err, ErrApart) {
+	if _, err := CompareArms(ofTask("x", "a", 1, 2), ofTask("y", "b", 3), reward,
+		Options{}); !errors.Is(err, ErrApart) {
 		t.Errorf("no task of both: %v", err)
 	}
 }
 
-// TestCompareArmsHoldsItsLevel: of versions that are the same, at most some one in twenty is found to differ and left out by the interval, also where the sides have the tasks in other
-// proportions; one that is better is found.
+// TestCompareArmsHoldsItsLevel: of versions that are the same, at most some one in twenty is found
+// to differ and left out by the interval, also where the sides have the tasks in other proportions;
+// one that is better is found.
 func TestCompareArmsHoldsItsLevel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	const trials = 400
@@ -109,11 +114,13 @@ func TestCompareArmsHoldsItsLevel(t *testing.T) {
 		}
 	}
 	if found > trials*8/100 || outside > 2*trials*9/100 || better < trials*80/100 {
-		t.Errorf("of %d trials %d without a difference showed one, %d of twice as many intervals leave the truth out, and %d differences were found", trials, found, outside, better)
+		t.Errorf("of %d trials %d without a difference showed one, %d of twice as many intervals leave the truth out, and %d differences were found",
+			trials, found, outside, better)
 	}
 }
 
-// TestSides: a rollout counts for the version that its name gives it, if that one sampled it and it began since the promotion.
+// TestSides: a rollout counts for the version that its name gives it, if that one sampled it and it
+// began since the promotion.
 func TestSides(t *testing.T) {
 	p := events.WeightsPromoted{Version: 12, Share: 0.5, Before: 11}
 	f := NewRecorded("r")
@@ -149,7 +156,8 @@ func TestSides(t *testing.T) {
 		}
 		take(events.RolloutStartedType, id, "0", at, events.RolloutStarted{Group: id[:7], Task: "a", PolicyVersion: 12})
 		take(events.TurnSampledType, id, "0", at, events.TurnSampled{PolicyVersion: sampled, FinishReason: "stop"})
-		take(events.RolloutFailedType, id, "0", at, events.RolloutFailed{Stage: events.StageTools, Class: events.ClassSandbox})
+		take(events.RolloutFailedType, id, "0", at, events.RolloutFailed{Stage: events.StageTools,
+			Class: events.ClassSandbox})
 	}
 	version, against := f.Sides(p, began)
 	if len(version) != want[12] || len(against) != want[11] || want[12] == 0 || want[11] == 0 {
@@ -157,7 +165,8 @@ func TestSides(t *testing.T) {
 	}
 }
 
-// TestSidesOfQueries: each query is a task of its own, and is compared as one of the task that it works on.
+// TestSidesOfQueries: each query is a task of its own, and is compared as one of
+// the task that it works on.
 func TestSidesOfQueries(t *testing.T) {
 	p := events.WeightsPromoted{Version: 12, Share: 0.5, Before: 11}
 	f := NewRecorded("r")
@@ -176,7 +185,8 @@ func TestSidesOfQueries(t *testing.T) {
 	}
 	for i := range 24 {
 		group, query := fmt.Sprintf("g%06d", i+1), fmt.Sprintf("q%d", i)
-		take(events.QuerySubmittedType, query, events.QuerySubmitted{Instruction: "Mend it.", Task: []string{"a", "b"}[i%2]})
+		take(events.QuerySubmittedType, query, events.QuerySubmitted{Instruction: "Mend it.",
+			Task: []string{"a", "b"}[i%2]})
 		take(events.RolloutStartedType, group+"-0", events.RolloutStarted{Group: group, Task: query, PolicyVersion: 12})
 		take(events.RolloutScoredType, group+"-0", events.RolloutScored{Reward: float64(i % 3)})
 	}

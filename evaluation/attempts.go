@@ -24,8 +24,8 @@ type task struct {
 	reward float64 // their mean over the scored attempts
 }
 
-// byTask groups attempts by task, ordered by name, and refuses what cannot be counted. An attempt that is listed twice
-// would count twice, so that is an error.
+// byTask groups attempts by task, ordered by name, and refuses what cannot be counted. An attempt
+// that is listed twice would count twice, so that is an error.
 func byTask(attempts []Attempt, o Options) ([]task, error) {
 	if len(attempts) == 0 {
 		return nil, errors.New("there are no attempts")
@@ -105,7 +105,8 @@ func (a Attempt) validate() error {
 	for _, count := range []struct {
 		what string
 		n    int
-	}{{"turns", a.Turns}, {"tokens", a.Tokens}, {"sampled tokens", a.Sampled}, {"tool calls", a.ToolCalls}, {"tool failures", a.ToolFailures}} {
+	}{{"turns", a.Turns}, {"tokens", a.Tokens}, {"sampled tokens", a.Sampled}, {"tool calls", a.ToolCalls},
+		{"tool failures", a.ToolFailures}} {
 		if count.n < 0 || float64(count.n) > largestCount {
 			return fmt.Errorf("it has %d %s", count.n, count.what)
 		}

@@ -33,7 +33,8 @@ func behaved(attempts []Attempt) *behaviour.Row {
 // elsewhere are the figures of behaviour that a report has with more detail.
 var elsewhere = []string{"scored", "failed", "reward", "stopped"}
 
-// Behaviour has the figures of the report's policies beside each other, in the order of the summaries; none where nothing is known.
+// Behaviour has the figures of the report's policies beside each other, in the order of the
+// summaries; none where nothing is known.
 func (r Report) Behaviour() []behaviour.Line {
 	var rows []behaviour.Row
 	for _, s := range r.Summaries {
@@ -43,7 +44,8 @@ func (r Report) Behaviour() []behaviour.Line {
 }
 
 func behaviourLines(rows []behaviour.Row) []behaviour.Line {
-	return slices.DeleteFunc(behaviour.Lines(rows...), func(l behaviour.Line) bool { return slices.Contains(elsewhere, l.Title) })
+	return slices.DeleteFunc(behaviour.Lines(rows...),
+		func(l behaviour.Line) bool { return slices.Contains(elsewhere, l.Title) })
 }
 
 func orNone(row *behaviour.Row) behaviour.Row {
@@ -55,7 +57,8 @@ func orNone(row *behaviour.Row) behaviour.Row {
 
 // behaviour has a column for each policy.
 func (r Report) behaviour() (s section, some bool) {
-	s = section{Title: "Behaviour", Header: header(""), About: "Means for each scored attempt, with medians in parentheses. Every attempt counts once, not every task."}
+	s = section{Title: "Behaviour", Header: header(""),
+		About: "Means for each scored attempt, with medians in parentheses. Every attempt counts once, not every task."}
 	for _, summary := range r.Summaries {
 		s.Header = append(s.Header, named(summary.Name))
 	}
@@ -71,7 +74,8 @@ func (r Report) behaviour() (s section, some bool) {
 
 // behaviourByVersion has a row for each version of a curve.
 func (r Report) behaviourByVersion() (s section, some bool) {
-	s = section{Title: "Behaviour by version", Header: header("version"), About: "Means for each scored attempt, with medians in parentheses."}
+	s = section{Title: "Behaviour by version", Header: header("version"),
+		About: "Means for each scored attempt, with medians in parentheses."}
 	var rows []behaviour.Row
 	for _, p := range r.Curve {
 		rows = append(rows, orNone(p.Behaviour))

@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/evaluation/behaviour"
 )
 
-// behavedReport compares two policies, of which the second neither thinks nor edits, and follows the first.
+// behavedReport compares two policies, of which the second neither thinks nor
+// edits, and follows the first.
 func behavedReport(t *testing.T) Report {
 	t.Helper()
 	edit := int64(3)
@@ -17,8 +18,10 @@ func behavedReport(t *testing.T) Report {
 		return Attempt{Rollout: rollout, Task: "fix", Reward: reward, Turns: 4, StopReason: "finished", Behaviour: &did}
 	}
 	a := []Attempt{
-		attempt("g000001-0", 1, behaviour.Rollout{SampledTokens: 900, ThinkingTurns: 4, Characters: 2000, CallingTurns: 2, ParallelTurns: 1, Calls: 3, Answered: 3, FailedCalls: 1, CallsBeforeEdit: &edit}),
-		attempt("g000001-1", 0, behaviour.Rollout{SampledTokens: 300, ThinkingTurns: 2, NewSamples: map[string]int{"drift": 2}}),
+		attempt("g000001-0", 1, behaviour.Rollout{SampledTokens: 900, ThinkingTurns: 4, Characters: 2000,
+			CallingTurns: 2, ParallelTurns: 1, Calls: 3, Answered: 3, FailedCalls: 1, CallsBeforeEdit: &edit}),
+		attempt("g000001-1", 0, behaviour.Rollout{SampledTokens: 300, ThinkingTurns: 2,
+			NewSamples: map[string]int{"drift": 2}}),
 		{Rollout: "g000001-2", Task: "fix", Failed: true, Behaviour: &behaviour.Rollout{Failed: true, Turns: 50}},
 		{Rollout: "g000001-3", Task: "fix"}, // nobody knows what it did
 	}
@@ -52,7 +55,8 @@ const behavedMarkdown = "## Behaviour\n\nMeans for each scored attempt, with med
 	"| of the sampled tokens, those that can be trained on | 0% | 0% |\n" +
 	"| why later samples began | `drift 2` | `–` |\n"
 
-// TestBehaviourBesideEachOther: a report has the behaviour of both sides beside each other, and that of every version.
+// TestBehaviourBesideEachOther: a report has the behaviour of both sides beside each other,
+// and that of every version.
 func TestBehaviourBesideEachOther(t *testing.T) {
 	r := behavedReport(t)
 	if got := r.Summaries[0].Behaviour; got.Started != 3 || got.Scored != 2 || got.Failed != 1 || *got.Reward != 0.5 {
@@ -63,7 +67,8 @@ func TestBehaviourBesideEachOther(t *testing.T) {
 		t.Errorf("%v\n%s\nwant\n%s", err, b.String(), behavedMarkdown)
 	}
 	_, byVersion, found := strings.Cut(b.String(), "## Behaviour by version\n")
-	if !found || !strings.Contains(byVersion, "| 1 | 4.0 (4) | 100 (100) | – |") || !strings.Contains(byVersion, "| 2 | 4.0 (4) | 600 (300) | 75% |") {
+	if !found || !strings.Contains(byVersion, "| 1 | 4.0 (4) | 100 (100) | – |") ||
+		!strings.Contains(byVersion, "| 2 | 4.0 (4) | 600 (300) | 75% |") {
 		t.Errorf("by version: %s", byVersion)
 	}
 	b.Reset()
@@ -72,7 +77,8 @@ func TestBehaviourBesideEachOther(t *testing.T) {
 	}
 }
 
-// TestBehaviourScoredAgain: rewards are those of the evaluation; what effort changed the recorded ones by says nothing about them.
+// TestBehaviourScoredAgain: rewards are those of the evaluation; what effort changed the recorded
+// ones by says nothing about them.
 func TestBehaviourScoredAgain(t *testing.T) {
 	did := behaviour.Rollout{Reward: 0.5, Turns: 2, Effort: &behaviour.RolloutEffort{Effort: 1, RewardChange: -0.5}}
 	failed := behaviour.Rollout{Failed: true, Turns: 6}
@@ -83,13 +89,15 @@ func TestBehaviourScoredAgain(t *testing.T) {
 		effort           bool
 		scored, gaveNone int
 	}{
-		"as recorded":    {[]Attempt{{Reward: 0.5, Behaviour: &did}, {Failed: true, Behaviour: &failed}}, 0.5, 2, true, 1, 1},
+		"as recorded": {[]Attempt{{Reward: 0.5, Behaviour: &did}, {Failed: true, Behaviour: &failed}}, 0.5, 2, true,
+			1, 1},
 		"another reward": {[]Attempt{{Reward: 1, Behaviour: &did}}, 1, 2, false, 1, 0},
 		"scored at last": {[]Attempt{{Reward: 1, Behaviour: &failed}}, 1, 6, false, 1, 0},
 		"failed now":     {[]Attempt{{Failed: true, Behaviour: &did}, {Reward: 1, Behaviour: &did}}, 1, 2, false, 1, 1},
 	} {
 		row := behaved(c.attempts)
-		if row.Scored != c.scored || row.Failed != c.gaveNone || *row.Reward != c.reward || row.Turns.Median != c.turns || (row.Effort != nil) != c.effort {
+		if row.Scored != c.scored || row.Failed != c.gaveNone || *row.Reward != c.reward ||
+			row.Turns.Median != c.turns || (row.Effort != nil) != c.effort {
 			t.Errorf("%s: %+v", name, row)
 		}
 	}

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// resample draws n of n clusters with replacement, as often as the options say, and hands each draw to use, which
-// must not keep it. The same options draw the same, so figures that belong together move together.
+// resample draws n of n clusters with replacement, as often as the options say, and hands
+// each draw to use, which must not keep it. The same options draw the same, so figures that
+// belong together move together.
 func resample(n int, o Options, use func(draw []int)) {
 	rng := rand.New(rand.NewPCG(uint64(o.Seed), 0x626f6f74))
 	draw := make([]int, n)
@@ -19,12 +20,14 @@ func resample(n int, o Options, use func(draw []int)) {
 	}
 }
 
-// bootstrap is the interval of a figure, given its value in each resample and its value without each one of the
-// clusters (two at least). It is the bias-corrected and accelerated interval (BCa; Efron 1987, Journal of the American Statistical
-// Association 82:171) with the quantile of Student's t in place of the normal one, widened by √(n/(n−1)), which
-// is how Hesterberg expands bootstrap intervals of few observations (2015, The American Statistician 69:371, arXiv:1411.5279,
-// section 4.1): a resample of n varies by the factor (n−1)/n too little. Plain percentiles of 8 tasks hold the true pass@1
-// in some 88 of 100 evaluations where 95 are promised, this interval in 95; TestCoverage measures it. Replicates are sorted in place.
+// bootstrap is the interval of a figure, given its value in each resample and its value without
+// each one of the clusters (two at least). It is the bias-corrected and accelerated interval (BCa;
+// Efron 1987, Journal of the American Statistical Association 82:171) with the quantile of
+// Student's t in place of the normal one, widened by √(n/(n−1)), which is how Hesterberg expands
+// bootstrap intervals of few observations (2015, The American Statistician 69:371, arXiv:1411.5279,
+// section 4.1): a resample of n varies by the factor (n−1)/n too little. Plain percentiles of 8
+// tasks hold the true pass@1 in some 88 of 100 evaluations where 95 are promised, this interval in
+// 95; TestCoverage measures it. Replicates are sorted in place.
 func bootstrap(value float64, replicates, without []float64, confidence float64) Estimate {
 	n := float64(len(without))
 	z := studentQuantile(confidence, len(without)-1) * math.Sqrt(n/(n-1))
@@ -40,8 +43,8 @@ func bootstrap(value float64, replicates, without []float64, confidence float64)
 	return Estimate{Value: value, Low: end(-z), High: end(z)}
 }
 
-// medianBias is how many standard deviations the value is above the median of its replicates. Replicates that
-// equal the value, as means of few passes often do, count half on each side.
+// medianBias is how many standard deviations the value is above the median of its replicates.
+// Replicates that equal the value, as means of few passes often do, count half on each side.
 func medianBias(value float64, sorted []float64) float64 {
 	n := float64(len(sorted))
 	tolerance := 1e-9 * (sorted[len(sorted)-1] - sorted[0]) // equal sums of another order
@@ -51,7 +54,8 @@ func medianBias(value float64, sorted []float64) float64 {
 	return normalQuantile(min(max(part, 0.5/n), 1-0.5/n))
 }
 
-// skewness is BCa's acceleration, a sixth of the skewness of the figure's influence values, from its values without one cluster.
+// skewness is BCa's acceleration, a sixth of the skewness of the figure's influence values, from
+// its values without one cluster.
 func skewness(without []float64) float64 {
 	var mean, squares, cubes float64
 	for _, v := range without {
@@ -74,8 +78,9 @@ func quantile(sorted []float64, p float64) float64 {
 	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }
 
-// means are the means of columns of equal length, one row for each task, with intervals over resampled tasks. Where
-// all tasks agree, or there is but one, the interval is a point: see [sameOnAll].
+// means are the means of columns of equal length, one row for each task, with
+// intervals over resampled tasks. Where all tasks agree, or there is but one, the
+// interval is a point: see [sameOnAll].
 func means(columns [][]float64, o Options) []Estimate {
 	n := len(columns[0])
 	estimates := make([]Estimate, len(columns))
@@ -118,10 +123,11 @@ func means(columns [][]float64, o Options) []Estimate {
 	return estimates
 }
 
-// sameOnAll is the interval of a mean of values in [least, 1] where all n tasks have the same value, of which a
-// bootstrap would make a point. If a part q of all tasks did otherwise, n tasks would hide it with probability (1−q)ⁿ;
-// the interval has the largest q for which that is not below (1−confidence)/2, with the values of these tasks
-// at the bounds. It is Clopper and Pearson's interval (1934, Biometrika 26:404) where all tasks pass, or none.
+// sameOnAll is the interval of a mean of values in [least, 1] where all n tasks have the same
+// value, of which a bootstrap would make a point. If a part q of all tasks did otherwise, n tasks
+// would hide it with probability (1−q)ⁿ; the interval has the largest q for which that is not below
+// (1−confidence)/2, with the values of these tasks at the bounds. It is Clopper and Pearson's
+// interval (1934, Biometrika 26:404) where all tasks pass, or none.
 func sameOnAll(value, least float64, n int, o Options) Estimate {
 	q := 1 - math.Pow((1-o.Confidence)/2, 1/float64(n))
 	return Estimate{Value: value, Low: (1-q)*value + q*least, High: (1-q)*value + q}
@@ -149,8 +155,9 @@ func sum(values []float64) (total float64) {
 	return total
 }
 
-// wilson is the part of n attempts that passed with Wilson's score interval (1927, Journal of the American
-// Statistical Association 22:209), which holds its confidence for few attempts and at 0 and 1 (Brown, Cai and DasGupta 2001).
+// wilson is the part of n attempts that passed with Wilson's score interval (1927, Journal of the
+// American Statistical Association 22:209), which holds its confidence for few attempts and at 0
+// and 1 (Brown, Cai and DasGupta 2001).
 func wilson(passed, n int, confidence float64) Estimate {
 	z := normalQuantile((1 + confidence) / 2)
 	p, m := float64(passed)/float64(n), float64(n)

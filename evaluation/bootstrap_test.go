@@ -17,10 +17,10 @@ func beta(rng *rand.Rand, a, b int) float64 {
 	return u[a-1]
 }
 
-// TestCoverage evaluates policies whose pass@1 is known many times over: tasks are drawn whose difficulties have a
-// beta distribution, and each is tried a few times. The interval must hold the truth about as often as it promises,
-// where plain percentiles of
-// the same bootstrap of few tasks do not. With 400 evaluations a part of 0.95 has a standard error of 0.011.
+// TestCoverage evaluates policies whose pass@1 is known many times over: tasks are drawn whose
+// difficulties have a beta distribution, and each is tried a few times. The interval must hold the
+// truth about as often as it promises, where plain percentiles of the same bootstrap of few tasks
+// do not. With 400 evaluations a part of 0.95 has a standard error of 0.011.
 func TestCoverage(t *testing.T) {
 	const evaluations = 400
 	for _, c := range []struct {
@@ -68,15 +68,18 @@ func TestCoverage(t *testing.T) {
 		}
 		held, percentiles := float64(hits)/evaluations, float64(plain)/evaluations
 		if held < c.least || held > c.most {
-			t.Errorf("%d tasks of Beta(%d, %d): intervals of 0.95 held the truth in %.3f of all, want %g to %g", c.tasks, c.a, c.b, held, c.least, c.most)
+			t.Errorf("%d tasks of Beta(%d, %d): intervals of 0.95 held the truth in %.3f of all, want %g to %g",
+				c.tasks, c.a, c.b, held, c.least, c.most)
 		}
 		if c.percentiles > 0 && percentiles > c.percentiles {
-			t.Errorf("%d tasks of Beta(%d, %d): plain percentiles held it in %.3f: this test cannot tell the two apart", c.tasks, c.a, c.b, percentiles)
+			t.Errorf("%d tasks of Beta(%d, %d): plain percentiles held it in %.3f: this test cannot tell the two apart",
+				c.tasks, c.a, c.b, percentiles)
 		}
 	}
 }
 
-// TestManyTasksGiveTheUsualInterval: of many values without skew, the bootstrap's interval is that of Student's t.
+// TestManyTasksGiveTheUsualInterval: of many values without skew, the bootstrap's
+// interval is that of Student's t.
 func TestManyTasksGiveTheUsualInterval(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 5))
 	values := make([]float64, 400)
@@ -91,14 +94,15 @@ func TestManyTasksGiveTheUsualInterval(t *testing.T) {
 	for _, confidence := range []float64{0.8, 0.95, 0.99} {
 		half := studentQuantile(confidence, 399) * math.Sqrt(squares/399/400)
 		e := means([][]float64{values}, Options{Confidence: confidence, Resamples: 6000})[0]
-		if math.Abs(e.Value-mean) > 1e-12 || math.Abs(e.Low-mean+half) > 0.06*half || math.Abs(e.High-mean-half) > 0.06*half {
+		if math.Abs(e.Value-mean) > 1e-12 || math.Abs(e.Low-mean+half) > 0.06*half ||
+			math.Abs(e.High-mean-half) > 0.06*half {
 			t.Errorf("%g: got %+v, want %g ± %g", confidence, e, mean, half)
 		}
 	}
 }
 
-// TestSkewness is of 0, 0, 0, 1 by hand: distances from the mean −1/4 three times and 3/4, so Σ d³ = 3/8, Σ d² = 3/4
-// and the acceleration is (3/8) / (6·(3/4)^1.5).
+// TestSkewness is of 0, 0, 0, 1 by hand: distances from the mean −1/4 three times and 3/4, so Σ d³
+// = 3/8, Σ d² = 3/4 and the acceleration is (3/8) / (6·(3/4)^1.5).
 func TestSkewness(t *testing.T) {
 	without := []float64{1. / 3, 1. / 3, 1. / 3, 0} // the mean without each
 	if got, want := skewness(without), 3./8/(6*math.Pow(0.75, 1.5)); math.Abs(got-want) > 1e-12 {
@@ -109,7 +113,8 @@ func TestSkewness(t *testing.T) {
 	}
 }
 
-// TestMedianBias: half of the replicates below is none, and replicates equal to the value count half.
+// TestMedianBias: half of the replicates below is none, and replicates equal
+// to the value count half.
 func TestMedianBias(t *testing.T) {
 	for _, c := range []struct {
 		value  float64
@@ -135,7 +140,8 @@ func TestQuantilesOfTables(t *testing.T) {
 		freedom int
 		want    float64
 	}{
-		{0.95, 1, 12.706}, {0.95, 2, 4.303}, {0.95, 3, 3.182}, {0.95, 7, 2.365}, {0.95, 30, 2.042}, {0.95, 1000, 1.962}, {0.95, 5000, 1.960},
+		{0.95, 1, 12.706}, {0.95, 2, 4.303}, {0.95, 3, 3.182}, {0.95, 7, 2.365}, {0.95, 30, 2.042},
+		{0.95, 1000, 1.962}, {0.95, 5000, 1.960},
 		{0.99, 1, 63.657}, {0.99, 5, 4.032}, {0.8, 9, 1.383}, {0.999, 4, 8.610},
 	} {
 		if got := studentQuantile(c.inside, c.freedom); math.Abs(got-c.want) > 0.0006 {
@@ -149,7 +155,8 @@ func TestQuantilesOfTables(t *testing.T) {
 	}
 }
 
-// TestSameOnAll: where all n tasks pass it is Clopper and Pearson's interval, whose ends for 10 of 10 are 0.6915 and 1.
+// TestSameOnAll: where all n tasks pass it is Clopper and Pearson's interval, whose ends for
+// 10 of 10 are 0.6915 and 1.
 func TestSameOnAll(t *testing.T) {
 	o := Options{Confidence: 0.95, Resamples: 1000}
 	ones, zeros := slices.Repeat([]float64{1}, 10), make([]float64, 10)

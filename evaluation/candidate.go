@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// bounds are what a file of log-probabilities may hold. A number takes some 20 bytes of its line and 8 in memory.
+// bounds are what a file of log-probabilities may hold. A number takes some 20 bytes of
+// its line and 8 in memory.
 type bounds struct {
 	line   int // bytes
 	tokens int // of all rollouts
@@ -23,8 +24,9 @@ var candidateBounds = bounds{line: 64 << 20, tokens: 1 << 26, lines: maxAttempts
 //
 //	{"rollout": "g000001-0", "logprobs": [-0.01, -1.5]}
 //
-// with one natural logarithm for each sampled token of the rollout, in order. Other keys are for the reader's own
-// use, and empty lines do not count. An error names the line. A file holds at most 2²⁶ numbers.
+// with one natural logarithm for each sampled token of the rollout, in order. Other keys are
+// for the reader's own use, and empty lines do not count. An error names the line. A file
+// holds at most 2²⁶ numbers.
 func ReadCandidate(r io.Reader) (map[string][]float64, error) {
 	return readCandidate(r, candidateBounds)
 }
@@ -49,7 +51,8 @@ func readCandidate(r io.Reader, b bounds) (map[string][]float64, error) {
 			return nil, fmt.Errorf("line %d: rollout %q is already in line %d", line, rollout, first)
 		}
 		if tokens += len(values); tokens > b.tokens {
-			return nil, fmt.Errorf("line %d: more than %d log-probabilities in all: give fewer rollouts at a time", line, b.tokens)
+			return nil, fmt.Errorf("line %d: more than %d log-probabilities in all: give fewer rollouts at a time",
+				line, b.tokens)
 		}
 		logprobs[rollout], at[rollout] = values, line
 	}
@@ -81,7 +84,8 @@ func candidateLine(text []byte) (rollout string, logprobs []float64, err error) 
 	logprobs = make([]float64, len(*fields.Logprobs))
 	for i, p := range *fields.Logprobs {
 		if logprobs[i] = float64(p); p > roundedUp {
-			return "", nil, fmt.Errorf("rollout %q, token %d: %g is not the logarithm of a probability", *fields.Rollout, i, p)
+			return "", nil, fmt.Errorf("rollout %q, token %d: %g is not the logarithm of a probability",
+				*fields.Rollout, i, p)
 		}
 	}
 	return *fields.Rollout, logprobs, nil

@@ -23,7 +23,8 @@ func TestReadCandidate(t *testing.T) {
 
 func TestRefusedLines(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
-		{"{\"rollout\":\"a\",\"logprobs\":[0]}\n{\"rollout\":\"a\",\"logprobs\":[0]}", `line 2: rollout "a" is already in line 1`},
+		{"{\"rollout\":\"a\",\"logprobs\":[0]}\n{\"rollout\":\"a\",\"logprobs\":[0]}",
+			`line 2: rollout "a" is already in line 1`},
 		{"\n\n[]", `line 3: want {"rollout": NAME, "logprobs": [NUMBER, …]}`},
 		{`{"rollout":"a"}`, `line 1: rollout "a" has no "logprobs"`},
 		{`{"rollout":"a","logprobs":null}`, `has no "logprobs"`},
@@ -34,11 +35,13 @@ func TestRefusedLines(t *testing.T) {
 		{`{"rollout":"a","logprobs":[-1,"x"]}`, "line 1: want"},
 		{`{"rollout":"a","logprobs":[-Infinity]}`, "line 1: want"},
 		{`{"rollout":"a","logprobs":[-1e999]}`, "line 1: want"},
-		{`{"rollout":"a","logprobs":[-1,0.3]}`, `line 1: rollout "a", token 1: 0.3 is not the logarithm of a probability`},
+		{`{"rollout":"a","logprobs":[-1,0.3]}`,
+			`line 1: rollout "a", token 1: 0.3 is not the logarithm of a probability`},
 		{`{"rollout":"a","logprobs":[0]} {"rollout":"b","logprobs":[0]}`, "line 1: want"},
 		{"{\"rollout\":\"\xff\",\"logprobs\":[0]}", "line 1: it is not UTF-8"},
 		{`{"rollout":"a","logprobs":[0,0,0,0,0,0]}`, "line 1: more than 5 log-probabilities in all"},
-		{`{"rollout":"a","logprobs":[0,0,0]}` + "\n" + `{"rollout":"b","logprobs":[0,0,0]}`, "line 2: more than 5 log-probabilities"},
+		{`{"rollout":"a","logprobs":[0,0,0]}` + "\n" + `{"rollout":"b","logprobs":[0,0,0]}`,
+			"line 2: more than 5 log-probabilities"},
 		{"\n" + strings.Repeat(" ", 100) + "\n", "line 2 is longer than 80 bytes"},
 		{"\n\n\n\n\n", "line 5: at most 4 lines"},
 	} {
@@ -47,16 +50,20 @@ func TestRefusedLines(t *testing.T) {
 			t.Errorf("%q: want %q, got %v", c.file, c.want, err)
 		}
 	}
-	broken := io.MultiReader(strings.NewReader("{\"rollout\":\"a\",\"logprobs\":[0]}\n"), iotest.ErrReader(errors.New("the disk is gone")))
+	broken := io.MultiReader(strings.NewReader("{\"rollout\":\"a\",\"logprobs\":[0]}\n"),
+		iotest.ErrReader(errors.New("the disk is gone")))
 	if _, err := ReadCandidate(broken); err == nil || !strings.Contains(err.Error(), "after line 1: the disk is gone") {
 		t.Errorf("a broken reader: %v", err)
 	}
 }
 
-// FuzzReadCandidate: whatever is read is within the bounds, and written down it is read as the same.
+// FuzzReadCandidate: whatever is read is within the bounds, and written
+// down it is read as the same.
 func FuzzReadCandidate(f *testing.F) {
-	for _, seed := range []string{"", "{\"rollout\":\"a\",\"logprobs\":[-1,0]}\n{\"rollout\":\"b\",\"logprobs\":[]}\n", `{"rollout":"a","logprobs":[null]}`,
-		`{"rollout":"\u0000","logprobs":[-1e308]}`, `{"rollout":"a","rollout":"b","logprobs":[1e-4]}`, "\xef\xbb\xbf{}", `{"rollout":["a"]}`} {
+	for _, seed := range []string{"", "{\"rollout\":\"a\",\"logprobs\":[-1,0]}\n{\"rollout\":\"b\",\"logprobs\":[]}\n",
+		`{"rollout":"a","logprobs":[null]}`,
+		`{"rollout":"\u0000","logprobs":[-1e308]}`, `{"rollout":"a","rollout":"b","logprobs":[1e-4]}`,
+		"\xef\xbb\xbf{}", `{"rollout":["a"]}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {

@@ -11,7 +11,8 @@ import (
 type Comparison struct {
 	A string `json:"a"`
 	B string `json:"b"`
-	// Tasks are those with scored attempts of both; OnlyA and OnlyB have them of one alone, and do not count.
+	// Tasks are those with scored attempts of both; OnlyA and OnlyB have them of one
+	// alone, and do not count.
 	Tasks int      `json:"tasks"`
 	OnlyA []string `json:"only_a,omitzero"`
 	OnlyB []string `json:"only_b,omitzero"`
@@ -28,7 +29,8 @@ type Comparison struct {
 const (
 	Better = "better"
 	Worse  = "worse"
-	// NotShown does not say that two policies are equally good, but that these attempts cannot tell.
+	// NotShown does not say that two policies are equally good, but that
+	// these attempts cannot tell.
 	NotShown = "no difference shown"
 )
 
@@ -39,9 +41,10 @@ type Difference struct {
 	A          float64  `json:"a"` // the mean over these tasks
 	B          float64  `json:"b"`
 	Difference Estimate `json:"difference"` // A − B
-	// P is the two-sided p-value of the sign-flip test; Exact: of all flips, not of a sample of them. MidP counts flips that are exactly as far as what was
-	// observed by half: on few tasks P can only be one of few numbers and is too large on average, MidP is not (Lancaster 1961, Journal of the
-	// American Statistical Association 56:223).
+	// P is the two-sided p-value of the sign-flip test; Exact: of all flips, not of a sample of
+	// them. MidP counts flips that are exactly as far as what was observed by half: on few tasks P
+	// can only be one of few numbers and is too large on average, MidP is not (Lancaster 1961,
+	// Journal of the American Statistical Association 56:223).
 	P      float64 `json:"p"`
 	MidP   float64 `json:"mid_p"`
 	Exact  bool    `json:"exact"`
@@ -61,9 +64,10 @@ type TaskDifference struct {
 	RewardB float64 `json:"reward_b"`
 }
 
-// Compare sets a beside b, task by task: a task that is hard for both then makes no noise. Intervals are those of
-// [Summarise] over the tasks' differences, p-values of the sign-flip test. Several figures are tested at the same
-// level each; decide by one of them, such as pass@1, before looking.
+// Compare sets a beside b, task by task: a task that is hard for both then makes no noise.
+// Intervals are those of [Summarise] over the tasks' differences, p-values of the
+// sign-flip test. Several figures are tested at the same level each; decide by one of
+// them, such as pass@1, before looking.
 func Compare(a, b []Attempt, nameA, nameB string, o Options) (Comparison, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -90,11 +94,14 @@ func Compare(a, b []Attempt, nameA, nameB string, o Options) (Comparison, error)
 	for _, k := range ks(o.K, most) {
 		enough := slices.DeleteFunc(slices.Clone(pairs), func(p pair) bool { return p.attempts() < k })
 		if len(enough) == 0 {
-			c.Notes = append(c.Notes, fmt.Sprintf("pass@%d is left out: no task has so many scored attempts of both", k))
+			c.Notes = append(c.Notes,
+				fmt.Sprintf("pass@%d is left out: no task has so many scored attempts of both", k))
 			continue
 		}
 		if n := len(pairs) - len(enough); n > 0 {
-			c.Notes = append(c.Notes, fmt.Sprintf("pass@%d is of %d of %d tasks: the others have fewer scored attempts of one", k, len(enough), len(pairs)))
+			c.Notes = append(c.Notes,
+				fmt.Sprintf("pass@%d is of %d of %d tasks: the others have fewer scored attempts of one", k,
+					len(enough), len(pairs)))
 		}
 		d, differences := difference(enough, func(t *task) float64 { return t.passAt(k) }, o)
 		d.K, d.Difference = k, boundedMeans([][]float64{differences}, -1, o)[0]
@@ -110,7 +117,8 @@ func Compare(a, b []Attempt, nameA, nameB string, o Options) (Comparison, error)
 	c.Reward.Difference = means([][]float64{differences}, o)[0]
 	c.disagree(c.Reward, o)
 	if agree(differences) {
-		c.Notes = append(c.Notes, "the rewards differ by the same on each task: that interval is a point and says nothing")
+		c.Notes = append(c.Notes,
+			"the rewards differ by the same on each task: that interval is a point and says nothing")
 	}
 	return c, nil
 }
@@ -137,13 +145,15 @@ func (c *Comparison) pair(a, b []task) (pairs []pair) {
 		tasks []string
 	}{{c.A, c.OnlyA}, {c.B, c.OnlyB}} {
 		if n := len(only.tasks); n > 0 {
-			c.Notes = append(c.Notes, fmt.Sprintf("%s with scored attempts of %s alone, not counted: %s", counted(n, "task", "tasks"), plain(only.name, longestName), some(only.tasks)))
+			c.Notes = append(c.Notes, fmt.Sprintf("%s with scored attempts of %s alone, not counted: %s",
+				counted(n, "task", "tasks"), plain(only.name, longestName), some(only.tasks)))
 		}
 	}
 	return pairs
 }
 
-// difference is how a figure of the pairs differs, all but its interval, for which it returns each task's difference.
+// difference is how a figure of the pairs differs, all but its interval, for which it
+// returns each task's difference.
 func difference(pairs []pair, figure func(*task) float64, o Options) (Difference, []float64) {
 	d := Difference{Tasks: len(pairs), Verdict: NotShown}
 	differences := make([]float64, len(pairs))
@@ -175,7 +185,9 @@ func difference(pairs []pair, figure func(*task) float64, o Options) (Difference
 func (c *Comparison) tooFew(d Difference, o Options) {
 	n := d.Wins + d.Losses
 	if least := math.Pow(2, 1-float64(n)); n > 0 && least > 1-o.Confidence+1e-12 {
-		c.Notes = append(c.Notes, fmt.Sprintf("pass@%d differs on %s only: no outcome on so few is significant, as p is at least %.3g", d.K, counted(n, "task", "tasks"), least))
+		c.Notes = append(c.Notes,
+			fmt.Sprintf("pass@%d differs on %s only: no outcome on so few is significant, as p is at least %.3g", d.K,
+				counted(n, "task", "tasks"), least))
 	}
 }
 
@@ -192,19 +204,23 @@ func (c *Comparison) disagree(d Difference, o Options) {
 	level := 1 - o.Confidence
 	switch {
 	case !apart:
-		c.Notes = append(c.Notes, fmt.Sprintf("%s: the interval holds 0 though p = %.3g is significant. The test asks whether the two sides can be exchanged on each task, "+
-			"the interval how other tasks would come out; take the difference as barely shown", name, d.P))
+		c.Notes = append(c.Notes,
+			fmt.Sprintf("%s: the interval holds 0 though p = %.3g is significant. The test asks whether the two sides can be exchanged on each task, "+
+				"the interval how other tasks would come out; take the difference as barely shown", name, d.P))
 	case d.MidP <= level+1e-12:
-		c.Notes = append(c.Notes, fmt.Sprintf("%s: the interval leaves 0 out though p = %.3g is not significant. On %s p can only be one of few numbers; the mid-p-value, "+
-			"%.3g, is significant. More tasks will tell", name, d.P, counted(d.Wins+d.Losses, "task that differs", "tasks that differ"), d.MidP))
+		c.Notes = append(c.Notes,
+			fmt.Sprintf("%s: the interval leaves 0 out though p = %.3g is not significant. On %s p can only be one of few numbers; the mid-p-value, "+
+				"%.3g, is significant. More tasks will tell", name, d.P,
+				counted(d.Wins+d.Losses, "task that differs", "tasks that differ"), d.MidP))
 	default:
-		c.Notes = append(c.Notes, fmt.Sprintf("%s: the interval leaves 0 out though neither p = %.3g nor the mid-p-value %.3g is significant. Intervals over few tasks are "+
-			"rough; the verdict follows the test, which holds its level on any number of tasks", name, d.P, d.MidP))
+		c.Notes = append(c.Notes,
+			fmt.Sprintf("%s: the interval leaves 0 out though neither p = %.3g nor the mid-p-value %.3g is significant. Intervals over few tasks are "+
+				"rough; the verdict follows the test, which holds its level on any number of tasks", name, d.P, d.MidP))
 	}
 }
 
-// power is what a comparison on these tasks could have shown: the difference of pass@1 that is found in 80 of 100 comparisons whose tasks scatter as
-// these do.
+// power is what a comparison on these tasks could have shown: the difference of pass@1 that is
+// found in 80 of 100 comparisons whose tasks scatter as these do.
 func (c *Comparison) power(differences []float64, o Options) {
 	n := float64(len(differences))
 	if len(differences) >= 2*fewTasks || n < 2 || agree(differences) {
@@ -216,6 +232,7 @@ func (c *Comparison) power(differences []float64, o Options) {
 	}
 	const found = 0.8
 	shown := (studentQuantile(o.Confidence, len(differences)-1) + normalQuantile(found)) * math.Sqrt(squares/(n-1)/n)
-	c.Notes = append(c.Notes, fmt.Sprintf("power: on %s like these a true difference of pass@1 of about %.2f is shown in 80 of 100 comparisons, and a smaller one more "+
-		"seldom", counted(len(differences), "task", "tasks"), min(shown, 1)))
+	c.Notes = append(c.Notes,
+		fmt.Sprintf("power: on %s like these a true difference of pass@1 of about %.2f is shown in 80 of 100 comparisons, and a smaller one more "+
+			"seldom", counted(len(differences), "task", "tasks"), min(shown, 1)))
 }

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestSignFlipOfDarwinsPlants is the test's first worked example: the heights of 15 pairs of plants in The Design of
-// Experiments (Fisher 1935, section 21). 863 of 32,768 flips come to 314 eighths of an inch or more, so twice that to ±314.
+// TestSignFlipOfDarwinsPlants is the test's first worked example: the heights of 15 pairs of plants
+// in The Design of Experiments (Fisher 1935, section 21). 863 of 32,768 flips come to 314 eighths
+// of an inch or more, so twice that to ±314.
 func TestSignFlipOfDarwinsPlants(t *testing.T) {
 	d := []float64{49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48}
 	if sum(d) != 314 {
@@ -22,7 +23,8 @@ func TestSignFlipOfDarwinsPlants(t *testing.T) {
 	}
 }
 
-// TestSignFlipOfAllFlips compares with an enumeration that knows no recursion, ties and rounding errors among the terms.
+// TestSignFlipOfAllFlips compares with an enumeration that knows no recursion, ties and
+// rounding errors among the terms.
 func TestSignFlipOfAllFlips(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 9))
 	for range 60 {
@@ -49,7 +51,8 @@ func TestSignFlipOfAllFlips(t *testing.T) {
 	}
 }
 
-// TestSampledFlips: of more differences than it enumerates, the sampled p is near the exact one, which a table of all sums gives.
+// TestSampledFlips: of more differences than it enumerates, the sampled p is near the exact one,
+// which a table of all sums gives.
 func TestSampledFlips(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 2))
 	for _, n := range []int{17, 64, 65, 130} {
@@ -87,7 +90,8 @@ func TestSampledFlips(t *testing.T) {
 // TestTiesAreNotFlipped: of many tasks of which few differ, all flips are tried.
 func TestTiesAreNotFlipped(t *testing.T) {
 	d := append(make([]float64, 300), 0.5, 0.5, 1e-17, -0.5, 1, 1)
-	if p, _, exact := signFlip(d, Options{Resamples: 100}); p != 8./32 || !exact { // 3.5, and 2.5 in three ways, of either sign
+	// 3.5, and 2.5 in three ways, of either sign
+	if p, _, exact := signFlip(d, Options{Resamples: 100}); p != 8./32 || !exact {
 		t.Errorf("p = %g (exact: %v)", p, exact)
 	}
 	if p, _, exact := signFlip(make([]float64, 20), Options{Resamples: 100}); p != 1 || !exact {
@@ -128,7 +132,8 @@ func TestCompare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Tasks != 3 || !slices.Equal(c.OnlyA, []string{"d"}) || !slices.Equal(c.OnlyB, []string{"e"}) || len(c.ByTask) != 3 {
+	if c.Tasks != 3 || !slices.Equal(c.OnlyA, []string{"d"}) ||
+		!slices.Equal(c.OnlyB, []string{"e"}) || len(c.ByTask) != 3 {
 		t.Errorf("tasks: %+v", c)
 	}
 	if len(c.PassAt) != 2 || c.PassAt[0].K != 1 || c.PassAt[1].K != 2 {
@@ -144,7 +149,8 @@ func TestCompare(t *testing.T) {
 	near(t, "pass@2", two.A, (1+0+1.)/3)
 	near(t, "pass@2 of the other", two.B, (0.5+1+1)/3) // a: 1 − C(3,2)/C(4,2)
 	near(t, "reward", c.Reward.A, (1+0.25+0.5)/3)
-	if all := strings.Join(c.Notes, "\n"); !strings.Contains(all, "of new alone, not counted: d") || !strings.Contains(all, "pass@1 differs on 2 tasks only") {
+	if all := strings.Join(c.Notes, "\n"); !strings.Contains(all, "of new alone, not counted: d") ||
+		!strings.Contains(all, "pass@1 differs on 2 tasks only") {
 		t.Errorf("notes: %s", all)
 	}
 }
@@ -157,10 +163,12 @@ func TestCompareTasksOfFewAttempts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.PassAt) != 2 || c.PassAt[0].Tasks != 2 || c.PassAt[1].K != 3 || c.PassAt[1].Tasks != 1 || c.PassAt[1].A != 1 || c.PassAt[1].Difference.Value != 1 {
+	if len(c.PassAt) != 2 || c.PassAt[0].Tasks != 2 || c.PassAt[1].K != 3 || c.PassAt[1].Tasks != 1 ||
+		c.PassAt[1].A != 1 || c.PassAt[1].Difference.Value != 1 {
 		t.Errorf("pass@k: %+v", c.PassAt)
 	}
-	if all := strings.Join(c.Notes, "\n"); !strings.Contains(all, "pass@3 is of 1 of 2 tasks") || !strings.Contains(all, "pass@4 is left out") {
+	if all := strings.Join(c.Notes, "\n"); !strings.Contains(all, "pass@3 is of 1 of 2 tasks") ||
+		!strings.Contains(all, "pass@4 is left out") {
 		t.Errorf("notes: %s", all)
 	}
 }
@@ -198,7 +206,8 @@ func TestCompareTheOtherWayRound(t *testing.T) {
 	}
 }
 
-// TestPairingHelps: a task that is hard for both is no noise. Unpaired, these policies' intervals overlap widely.
+// TestPairingHelps: a task that is hard for both is no noise. Unpaired, these policies'
+// intervals overlap widely.
 func TestPairingHelps(t *testing.T) {
 	var a, b []Attempt
 	for i := range 12 {
@@ -223,7 +232,8 @@ func TestPairingHelps(t *testing.T) {
 	}
 }
 
-// TestVerdictsHoldTheirLevel: of two policies that are the same, about one comparison in twenty says otherwise, and no more.
+// TestVerdictsHoldTheirLevel: of two policies that are the same, about one comparison in twenty
+// says otherwise, and no more.
 func TestVerdictsHoldTheirLevel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(12, 13))
 	const comparisons = 400
@@ -246,10 +256,12 @@ func TestVerdictsHoldTheirLevel(t *testing.T) {
 
 func TestCompareNothing(t *testing.T) {
 	a, b := rewards(map[string][]float64{"a": {1}}), rewards(map[string][]float64{"b": {1}})
-	if _, err := Compare(a, b, "new", "old", Options{}); err == nil || !strings.Contains(err.Error(), "new with old: no task has a scored attempt in both") {
+	if _, err := Compare(a, b, "new", "old", Options{}); err == nil ||
+		!strings.Contains(err.Error(), "new with old: no task has a scored attempt in both") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Compare(a, nil, "new", "old", Options{}); err == nil || !strings.Contains(err.Error(), "old: there are no attempts") {
+	if _, err := Compare(a, nil, "new", "old", Options{}); err == nil ||
+		!strings.Contains(err.Error(), "old: there are no attempts") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -261,7 +273,8 @@ func near(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// TestVerdictAndIntervalAgree, or a note says why they do not, and what comparisons on so few tasks can show.
+// TestVerdictAndIntervalAgree, or a note says why they do not, and what comparisons
+// on so few tasks can show.
 func TestVerdictAndIntervalAgree(t *testing.T) {
 	side := func(rewards ...float64) (list []Attempt) {
 		for i, r := range rewards {
@@ -270,7 +283,8 @@ func TestVerdictAndIntervalAgree(t *testing.T) {
 				if float64(j) < 4*r {
 					pass = 1
 				}
-				list = append(list, Attempt{Rollout: fmt.Sprintf("g%d-%d", i, j), Task: fmt.Sprintf("t%02d", i), Reward: pass})
+				list = append(list, Attempt{Rollout: fmt.Sprintf("g%d-%d", i, j),
+					Task: fmt.Sprintf("t%02d", i), Reward: pass})
 			}
 		}
 		return list
@@ -284,24 +298,31 @@ func TestVerdictAndIntervalAgree(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 	notes := strings.Join(c.Notes, "\n")
-	for _, want := range []string{"pass@1: the interval leaves 0 out though p = 0.0625 is not significant", "the mid-p-value, 0.0312, is significant", "power: on 6 tasks like these a true difference of pass@1 of about 0."} {
+	for _, want := range []string{"pass@1: the interval leaves 0 out though p = 0.0625 is not significant",
+		"the mid-p-value, 0.0312, is significant",
+		"power: on 6 tasks like these a true difference of pass@1 of about 0."} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes lack %q:\n%s", want, notes)
 		}
 	}
 	same, err := Compare(side(1, 1, 0, 0), side(1, 1, 0, 0), "new", "old", Options{})
-	if notes := strings.Join(same.Notes, "\n"); err != nil || strings.Contains(notes, "though") || strings.Contains(notes, "power") {
+	if notes := strings.Join(same.Notes, "\n"); err != nil || strings.Contains(notes, "though") ||
+		strings.Contains(notes, "power") {
 		t.Errorf("of equal sides: %v %s", err, notes)
 	}
 }
 
 // TestConditionsThatDiffer are noted, and those that are the same are not.
 func TestConditionsThatDiffer(t *testing.T) {
-	a := Conditions{Name: "new", Model: "m@2", Settings: map[string]string{"sampling": `{"temperature":1}`, "limits": `{"turns":8}`}, Tasks: map[string]string{"x": "1", "y": "1"}}
-	b := Conditions{Name: "old", Model: "m@1", Settings: map[string]string{"sampling": `{"temperature":0}`, "limits": `{"turns":8}`}, Tasks: map[string]string{"x": "2", "z": "1"}}
+	a := Conditions{Name: "new", Model: "m@2", Settings: map[string]string{"sampling": `{"temperature":1}`,
+		"limits": `{"turns":8}`}, Tasks: map[string]string{"x": "1", "y": "1"}}
+	b := Conditions{Name: "old", Model: "m@1", Settings: map[string]string{"sampling": `{"temperature":0}`,
+		"limits": `{"turns":8}`}, Tasks: map[string]string{"x": "2", "z": "1"}}
 	var c Comparison
 	c.CompareConditions(a, b)
-	if len(c.Notes) != 2 || !strings.Contains(c.Notes[0], `differ in sampling, which may be what the figures show: {"temperature":1} against {"temperature":0}`) || !strings.Contains(c.Notes[1], "1 task with the same name and other contents") {
+	if len(c.Notes) != 2 || !strings.Contains(c.Notes[0],
+		`differ in sampling, which may be what the figures show: {"temperature":1} against {"temperature":0}`) ||
+		!strings.Contains(c.Notes[1], "1 task with the same name and other contents") {
 		t.Errorf("%q", c.Notes)
 	}
 	c = Comparison{}
@@ -309,7 +330,8 @@ func TestConditionsThatDiffer(t *testing.T) {
 		t.Errorf("of equal conditions: %q", c.Notes)
 	}
 	var page strings.Builder
-	if err := WriteMarkdown(&page, Report{Title: "x", Conditions: []Conditions{a, b}}); err != nil || !strings.Contains(page.String(), "## Conditions") || !strings.Contains(page.String(), "m@2") {
+	if err := WriteMarkdown(&page, Report{Title: "x", Conditions: []Conditions{a, b}}); err != nil ||
+		!strings.Contains(page.String(), "## Conditions") || !strings.Contains(page.String(), "m@2") {
 		t.Errorf("%v: %s", err, page.String())
 	}
 }

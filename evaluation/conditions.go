@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// Conditions are those that attempts were made under. Figures of other conditions are not only of another policy.
+// Conditions are those that attempts were made under. Figures of other conditions are
+// not only of another policy.
 type Conditions struct {
 	Name  string `json:"name"` // of the summary
 	Model string `json:"model"`
@@ -26,7 +27,8 @@ func ConditionsOf(name string, cfg runfile.RunConfig) Conditions {
 	if cfg.PolicyVersion != nil {
 		c.Model += fmt.Sprintf("@%d", *cfg.PolicyVersion)
 	}
-	for name, v := range map[string]any{"sampling": cfg.Sampling, "limits": cfg.Limits, "tools": cfg.Tools, "scorer": cfg.Scorer} {
+	for name, v := range map[string]any{"sampling": cfg.Sampling, "limits": cfg.Limits,
+		"tools": cfg.Tools, "scorer": cfg.Scorer} {
 		text, err := json.Marshal(v)
 		if err != nil {
 			panic(err) // it was read from the log
@@ -39,13 +41,16 @@ func ConditionsOf(name string, cfg runfile.RunConfig) Conditions {
 	return c
 }
 
-// differences are notes on what sets one side's conditions apart from the other's, beside the model.
+// differences are notes on what sets one side's conditions apart from the
+// other's, beside the model.
 func (c Conditions) differences(other Conditions) (notes []string) {
 	all := maps.Clone(c.Settings)
 	maps.Copy(all, other.Settings)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if a, b := c.Settings[name], other.Settings[name]; a != b {
-			notes = append(notes, fmt.Sprintf("the two sides differ in %s, which may be what the figures show: %s against %s", name, plain(a, longestName), plain(b, longestName)))
+			notes = append(notes,
+				fmt.Sprintf("the two sides differ in %s, which may be what the figures show: %s against %s", name,
+					plain(a, longestName), plain(b, longestName)))
 		}
 	}
 	var changed []string
@@ -55,7 +60,8 @@ func (c Conditions) differences(other Conditions) (notes []string) {
 		}
 	}
 	if n := len(changed); n > 0 {
-		notes = append(notes, fmt.Sprintf("%s with the same name and other contents on the two sides: %s", counted(n, "task", "tasks"), some(changed)))
+		notes = append(notes, fmt.Sprintf("%s with the same name and other contents on the two sides: %s",
+			counted(n, "task", "tasks"), some(changed)))
 	}
 	return notes
 }

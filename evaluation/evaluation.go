@@ -1,6 +1,7 @@
-// Package evaluation says how good a policy is: pass@k, rewards and costs over a set of tasks with intervals of
-// confidence, paired comparisons, the value of another policy from recorded rollouts, and reports of all that. It
-// is pure: attempts go in, figures come out, and the same attempts and options always give the same figures.
+// Package evaluation says how good a policy is: pass@k, rewards and costs over a set of tasks with
+// intervals of confidence, paired comparisons, the value of another policy from recorded rollouts,
+// and reports of all that. It is pure: attempts go in, figures come out, and the same attempts and
+// options always give the same figures.
 package evaluation
 
 import (
@@ -18,8 +19,8 @@ type Attempt struct {
 	Task    string `json:"task"`
 	// Reward is the scorer's, 0 where the attempt failed.
 	Reward float64 `json:"reward"`
-	// Failed: the infrastructure failed and there is no reward. Such an attempt counts in no figure but the number
-	// of failed ones: it says nothing of the policy.
+	// Failed: the infrastructure failed and there is no reward. Such an attempt counts in no figure
+	// but the number of failed ones: it says nothing of the policy.
 	Failed       bool    `json:"failed,omitzero"`
 	Turns        int     `json:"turns"`
 	Tokens       int     `json:"tokens"`  // of the whole conversation
@@ -28,7 +29,8 @@ type Attempt struct {
 	ToolFailures int     `json:"tool_failures"`
 	Seconds      float64 `json:"seconds"`
 	StopReason   string  `json:"stop_reason,omitzero"`
-	// Forfeit is the class of what the agent did to its tests, where they gave no verdict by its doing. The attempt counts, and has not passed.
+	// Forfeit is the class of what the agent did to its tests, where they gave no verdict by its
+	// doing. The attempt counts, and has not passed.
 	Forfeit string `json:"forfeit,omitzero"`
 	// Cause is stage and class of the failure of a failed attempt: "tools: sandbox".
 	Cause      string `json:"cause,omitzero"`
@@ -46,7 +48,8 @@ type Options struct {
 	PassAt float64
 	// Confidence of the intervals, and 1 − the level of significance of comparisons; 0 is 0.95.
 	Confidence float64
-	// Resamples of the bootstrap, and the flips of a permutation test that has too many for all of them; 0 is 10,000.
+	// Resamples of the bootstrap, and the flips of a permutation test that has too many for
+	// all of them; 0 is 10,000.
 	Resamples int
 	Seed      int64
 }
@@ -87,8 +90,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// passed reports whether a reward is a pass. A weighted sum of components may miss its threshold by a rounding
-// error, which decides nothing.
+// passed reports whether a reward is a pass. A weighted sum of components may miss its threshold by
+// a rounding error, which decides nothing.
 func (o Options) passed(reward float64) bool { return reward >= o.PassAt-1e-9 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -21,7 +21,8 @@ func tried(outcomes ...string) (attempts []evaluation.Attempt) {
 }
 
 func Example() {
-	before, after := tried("----", "+---", "----", "+---", "++--", "----"), tried("+---", "++--", "+---", "+++-", "+++-", "+---")
+	before, after := tried("----", "+---", "----", "+---", "++--", "----"),
+		tried("+---", "++--", "+---", "+++-", "+++-", "+---")
 	s, err := evaluation.Summarise("after", after, evaluation.Options{K: []int{1, 4}})
 	if err != nil {
 		fmt.Println(err)
@@ -36,7 +37,8 @@ func Example() {
 		return
 	}
 	d := c.PassAt[0]
-	fmt.Printf("%s than before by %.3f: %d tasks won, %d lost, p = %.3f\n", d.Verdict, d.Difference.Value, d.Wins, d.Losses, d.P)
+	fmt.Printf("%s than before by %.3f: %d tasks won, %d lost, p = %.3f\n", d.Verdict,
+		d.Difference.Value, d.Wins, d.Losses, d.P)
 	// Output:
 	// pass@1 0.458
 	// pass@4 1.000

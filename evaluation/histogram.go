@@ -2,8 +2,8 @@ package evaluation
 
 import "slices"
 
-// Histogram counts whole numbers: Counts[i] of them are in [Edges[i], Edges[i+1]). There is one edge more than
-// counts, and none of either where there are no values.
+// Histogram counts whole numbers: Counts[i] of them are in [Edges[i], Edges[i+1]). There is one
+// edge more than counts, and none of either where there are no values.
 type Histogram struct {
 	Edges  []int `json:"edges"`
 	Counts []int `json:"counts"`
@@ -11,7 +11,8 @@ type Histogram struct {
 
 const maxBins = 20
 
-// histogram spreads values, none of which is negative, over bins of equal width: 1, 2 or 5 times a power of ten.
+// histogram spreads values, none of which is negative, over bins of equal width: 1, 2
+// or 5 times a power of ten.
 func histogram(values []int) Histogram {
 	if len(values) == 0 {
 		return Histogram{Edges: []int{}, Counts: []int{}}

@@ -14,8 +14,10 @@ import (
 
 // hostile names try to be markup, to leave their cell, and to steer whoever reads them.
 var hostile = []string{
-	`<script>alert(1)</script>`, `</title></style><img src=x onerror=alert(1)>`, `" onload="x`, `'><svg/onload=x>`, "a | b`c` | d\\", "`<b>", "line\nbreak\r\n## heading",
-	"\x1b[31mred\x00\x07", "abc\u202Egnp.exe", "[x](javascript:alert(1))", "https://example.invalid/x @someone", "]]>", "--><b>", "\xff\xfe", "{{.Title}}", "&lt;b&gt;", strings.Repeat("long", 5000),
+	`<script>alert(1)</script>`, `</title></style><img src=x onerror=alert(1)>`, `" onload="x`, `'><svg/onload=x>`,
+	"a | b`c` | d\\", "`<b>", "line\nbreak\r\n## heading",
+	"\x1b[31mred\x00\x07", "abc\u202Egnp.exe", "[x](javascript:alert(1))", "https://example.invalid/x @someone", "]]>",
+	"--><b>", "\xff\xfe", "{{.Title}}", "&lt;b&gt;", strings.Repeat("long", 5000),
 }
 
 // hostileReport has hostile names wherever somebody else may choose them.
@@ -24,7 +26,8 @@ func hostileReport(t *testing.T, name string) Report {
 	all := attempts(rand.New(rand.NewPCG(1, 1)), 6, 2, func(i int) float64 { return float64(i) / 6 })
 	for i := range all {
 		all[i].StopReason, all[i].Trajectory = name, name
-		all[i].Behaviour = &behaviour.Rollout{Reward: all[i].Reward, StopReason: name, NewSamples: map[string]int{name: 1}}
+		all[i].Behaviour = &behaviour.Rollout{Reward: all[i].Reward, StopReason: name,
+			NewSamples: map[string]int{name: 1}}
 		if all[i].Task == "task-003" {
 			all[i].Failed = true
 		}
@@ -40,11 +43,13 @@ func hostileReport(t *testing.T, name string) Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Report{Title: name, Policy: name, Endpoint: name, Pack: name, Run: name, Summaries: []Summary{s, s}, Comparisons: []Comparison{c}, Curve: []CurvePoint{s.Point(1, name, when)}}
+	return Report{Title: name, Policy: name, Endpoint: name, Pack: name, Run: name, Summaries: []Summary{s, s},
+		Comparisons: []Comparison{c}, Curve: []CurvePoint{s.Point(1, name, when)}}
 }
 
-// TestHostileNames: whatever names are, the page has the same elements, Markdown the same lines and columns, and
-// JUnit the same test cases; and no name steers a terminal or turns the direction of text.
+// TestHostileNames: whatever names are, the page has the same elements, Markdown the same
+// lines and columns, and JUnit the same test cases; and no name steers a terminal or
+// turns the direction of text.
 func TestHostileNames(t *testing.T) {
 	write := func(name string) (page, markdown, junit []byte) {
 		r := hostileReport(t, name)
@@ -78,11 +83,15 @@ func TestHostileNames(t *testing.T) {
 
 var code = regexp.MustCompile("`[^`]*`")
 
-// outline of Markdown is how many lines it has and how many bars each, whatever stands in its cells; and no unescaped markup.
+// outline of Markdown is how many lines it has and how many bars each, whatever stands in its
+// cells; and no unescaped markup.
 func outline(markdown []byte) string {
 	var bars []string
 	for line := range strings.SplitSeq(string(markdown), "\n") {
-		line = code.ReplaceAllStringFunc(line, func(s string) string { return strings.Repeat("|", strings.Count(s, "|")) })
+		line = code.ReplaceAllStringFunc(line, func(s string) string {
+			return strings.Repeat("|",
+				strings.Count(s, "|"))
+		})
 		n, markup := 0, 0
 		for i := range len(line) {
 			if i > 0 && line[i-1] == '\\' {
@@ -101,7 +110,8 @@ func outline(markdown []byte) string {
 }
 
 func TestPlain(t *testing.T) {
-	for in, want := range map[string]string{"shell-slugify": "shell-slugify", "größe 大きい": "größe 大きい", "a\tb\u200b\u2028c\x7f\xff": "a�b��c��", "abcdefgh": "abcdefgh", "abcdefghijklmno": "abcdefghijklm…"} {
+	for in, want := range map[string]string{"shell-slugify": "shell-slugify", "größe 大きい": "größe 大きい",
+		"a\tb\u200b\u2028c\x7f\xff": "a�b��c��", "abcdefgh": "abcdefgh", "abcdefghijklmno": "abcdefghijklm…"} {
 		t.Run(in, func(t *testing.T) {
 			if got := plain(in, 13); got != want {
 				t.Errorf("%q: got %q, want %q", in, got, want)

@@ -25,11 +25,12 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 
 const markWidth = 120
 
-// WriteHTML writes the report as one file that needs nothing else: styles and plots are in it, it has no scripts and
-// may load nothing, and it follows the reader's choice of light or dark.
+// WriteHTML writes the report as one file that needs nothing else: styles and plots are in it, it
+// has no scripts and may load nothing, and it follows the reader's choice of light or dark.
 func WriteHTML(w io.Writer, r Report) error {
 	var b bytes.Buffer
-	err := pageTemplate.Execute(&b, map[string]any{"Title": plain(r.Title, longestName), "Facts": r.facts(), "Sections": r.sections()})
+	err := pageTemplate.Execute(&b, map[string]any{"Title": plain(r.Title, longestName), "Facts": r.facts(),
+		"Sections": r.sections()})
 	if err != nil {
 		return err
 	}

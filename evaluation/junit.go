@@ -40,8 +40,9 @@ type junitMessage struct {
 	Type    string `xml:"type,attr"`
 }
 
-// WriteJUnit writes the report for systems that show tests: a suite for each summary, a test case for each task. A
-// task fails when none of its scored attempts passed, and is an error when none of its attempts could be scored.
+// WriteJUnit writes the report for systems that show tests: a suite for each summary, a test case
+// for each task. A task fails when none of its scored attempts passed, and is an error when none of
+// its attempts could be scored.
 func WriteJUnit(w io.Writer, r Report) error {
 	all := junitSuites{Name: plain(r.Title, longestName)}
 	for _, s := range r.Summaries {
@@ -76,14 +77,16 @@ func (s Summary) junit() junitSuite {
 		}
 		seconds += took
 		c := junitCase{Class: suite.Name, Name: plain(t.Task, longestName), Time: fmt.Sprintf("%.3f", took)}
-		result := fmt.Sprintf("%d of %d scored attempts passed (reward %g), mean reward %s", t.Passed, t.Scored, s.PassReward, part(t.Reward))
+		result := fmt.Sprintf("%d of %d scored attempts passed (reward %g), mean reward %s", t.Passed, t.Scored,
+			s.PassReward, part(t.Reward))
 		if t.Failed > 0 {
 			result += fmt.Sprintf("; %d more failed by the infrastructure's fault", t.Failed)
 		}
 		switch {
 		case t.Scored == 0:
 			suite.Errors++
-			c.Error = &junitMessage{fmt.Sprintf("none of %s was scored: the infrastructure failed", counted(t.Failed, "attempt", "attempts")), "infrastructure"}
+			c.Error = &junitMessage{fmt.Sprintf("none of %s was scored: the infrastructure failed",
+				counted(t.Failed, "attempt", "attempts")), "infrastructure"}
 		case t.Passed == 0:
 			suite.Failures++
 			c.Failure = &junitMessage{result, "reward"}

@@ -11,8 +11,8 @@ import (
 // markdownRows bounds a table of Markdown, which is for reading.
 const markdownRows = 200
 
-// WriteMarkdown writes the report as GitHub-flavoured Markdown, without the plots and the single attempts. Names are
-// shown so that they cannot be markup.
+// WriteMarkdown writes the report as GitHub-flavoured Markdown, without the plots and the single
+// attempts. Names are shown so that they cannot be markup.
 func WriteMarkdown(w io.Writer, r Report) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\n", escaped(r.Title))

@@ -2,10 +2,10 @@ package evaluation
 
 import "math"
 
-// PassAtK is the probability that k of n attempts, drawn without replacement, hold a pass when c of the n passed:
-// 1 − C(n−c, k) / C(n, k), the unbiased estimate of pass@k (Chen et al. 2021, arXiv:2107.03374, equation 1), as a product
-// whose factors are all probabilities, so that nothing overflows. It is NaN where there is no such draw: k < 1,
-// k > n, c < 0 or c > n.
+// PassAtK is the probability that k of n attempts, drawn without replacement, hold a pass when c of
+// the n passed: 1 − C(n−c, k) / C(n, k), the unbiased estimate of pass@k (Chen et al. 2021,
+// arXiv:2107.03374, equation 1), as a product whose factors are all probabilities, so that nothing
+// overflows. It is NaN where there is no such draw: k < 1, k > n, c < 0 or c > n.
 func PassAtK(n, c, k int) float64 {
 	if k < 1 || k > n || c < 0 || c > n {
 		return math.NaN()

@@ -30,9 +30,11 @@ func TestPassAtKOfAllSubsets(t *testing.T) {
 	}
 }
 
-// TestPassAtKOfMany is 1 − C(n−c, k) / C(n, k) in whole numbers of any length, where factorials overflow.
+// TestPassAtKOfMany is 1 − C(n−c, k) / C(n, k) in whole numbers of any length,
+// where factorials overflow.
 func TestPassAtKOfMany(t *testing.T) {
-	for _, c := range [][3]int{{200, 1, 100}, {200, 10, 1}, {200, 10, 100}, {200, 3, 10}, {1000, 17, 128}, {20_000, 5, 10_000}} {
+	for _, c := range [][3]int{{200, 1, 100}, {200, 10, 1}, {200, 10, 100}, {200, 3, 10},
+		{1000, 17, 128}, {20_000, 5, 10_000}} {
 		n, passed, k := c[0], c[1], c[2]
 		var none, all big.Int
 		none.Binomial(int64(n-passed), int64(k))
@@ -59,8 +61,8 @@ func TestPassAtKEdges(t *testing.T) {
 	}
 }
 
-// TestPassAtKIsUnbiased: over all outcomes of n attempts that pass with probability p the estimate's mean is 1 − (1−p)ᵏ,
-// which the plug-in 1 − (1 − c/n)ᵏ is not.
+// TestPassAtKIsUnbiased: over all outcomes of n attempts that pass with probability p the
+// estimate's mean is 1 − (1−p)ᵏ, which the plug-in 1 − (1 − c/n)ᵏ is not.
 func TestPassAtKIsUnbiased(t *testing.T) {
 	for _, p := range []float64{0.01, 0.3, 0.8} {
 		for _, k := range []int{1, 3, 10} {

@@ -11,8 +11,8 @@ import (
 // largestGroup bounds the attempts at a task that begin at the same moment.
 const largestGroup = 32
 
-// GroupsOf divides the attempts at a task into groups of equal size, as few as there can be. No group is larger than what may be
-// under way, which is 0 for the default.
+// GroupsOf divides the attempts at a task into groups of equal size, as few as there can be. No
+// group is larger than what may be under way, which is 0 for the default.
 func GroupsOf(attempts, inFlight int) (size, groups int) {
 	most := largestGroup
 	if inFlight > 0 {
@@ -23,7 +23,8 @@ func GroupsOf(attempts, inFlight int) (size, groups int) {
 	return attempts / groups, groups
 }
 
-// RunName is the name of an evaluation's run. It is the same for the same evaluation, so that the same command finds its run.
+// RunName is the name of an evaluation's run. It is the same for the same evaluation, so that the
+// same command finds its run.
 func RunName(cfg runfile.RunConfig) string {
 	text, err := json.Marshal(cfg)
 	if err != nil {

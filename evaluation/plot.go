@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// plot is a drawing in the units of its view box, laid out here so that the template only writes it down.
+// plot is a drawing in the units of its view box, laid out here so that the
+// template only writes it down.
 type plot struct {
 	Title, Of     string
 	XTitle        string
@@ -94,7 +95,8 @@ func (a axis) position(v float64) float64 {
 // parts is the axis of what lies between 0 and 1.
 func parts() axis { return niceAxis(0, 1, false) }
 
-// niceAxis covers the values with ticks at multiples of 1, 2, 2.5 or 5 times a power of ten; whole: at whole numbers only.
+// niceAxis covers the values with ticks at multiples of 1, 2, 2.5 or 5 times a power of ten;
+// whole: at whole numbers only.
 func niceAxis(least, most float64, whole bool) axis {
 	if most <= least {
 		most = least + max(1e-3, math.Abs(least)/10)

@@ -52,7 +52,8 @@ func passPlot(summaries []Summary) (plot, bool) {
 		name := plain(s.Name, longestName)
 		offset := (float64(i) - float64(len(summaries)-1)/2) * 0.6 / float64(len(summaries))
 		for _, at := range s.PassAt {
-			p.estimate(i, p.X.position(float64(slices.Index(ks, at.K))+offset), at.Estimate, fmt.Sprintf("%s: pass@%d %s", name, at.K, intervalText(at.Estimate, part)))
+			p.estimate(i, p.X.position(float64(slices.Index(ks, at.K))+offset), at.Estimate,
+				fmt.Sprintf("%s: pass@%d %s", name, at.K, intervalText(at.Estimate, part)))
 		}
 		p.Legend = append(p.Legend, legend{series(i), name})
 	}
@@ -71,19 +72,22 @@ func histogramPlot(of int, title, unit string, h Histogram) plot {
 	p := newPlot(title, x, niceAxis(0, float64(slices.Max(h.Counts)), true))
 	p.XTitle = unit
 	for i, count := range h.Counts {
-		from, to, what := float64(h.Edges[i]), float64(h.Edges[i+1]), fmt.Sprintf("%d to %d", h.Edges[i], h.Edges[i+1]-1)
+		from, to, what := float64(h.Edges[i]), float64(h.Edges[i+1]),
+			fmt.Sprintf("%d to %d", h.Edges[i], h.Edges[i+1]-1)
 		if single {
 			from, to, what = from-0.5, to-0.5, strconv.Itoa(h.Edges[i])
 		}
 		if left, right, top := p.X.position(from), p.X.position(to), p.Y.position(float64(count)); count > 0 {
-			p.Bars = append(p.Bars, bar{Series: series(of), X: left + 0.5, Y: top, Width: max(0.5, math.Round((right-left-1)*10)/10), Height: plotBottom - top,
+			p.Bars = append(p.Bars, bar{Series: series(of), X: left + 0.5, Y: top,
+				Width: max(0.5, math.Round((right-left-1)*10)/10), Height: plotBottom - top,
 				Hint: fmt.Sprintf("%s %s: %s", what, unit, counted(count, "attempt", "attempts"))})
 		}
 	}
 	return p
 }
 
-// curves of pass@1 and of the reward by version; versions of which nothing was scored have no point.
+// curves of pass@1 and of the reward by version; versions of which nothing
+// was scored have no point.
 func curves(points []CurvePoint) []plot {
 	points = slices.DeleteFunc(slices.Clone(points), func(p CurvePoint) bool { return p.Tasks == 0 })
 	if len(points) == 0 {
@@ -99,7 +103,8 @@ func curves(points []CurvePoint) []plot {
 	}
 	return []plot{
 		curve("pass@1 by version", parts(), points, func(p CurvePoint) Estimate { return p.Pass }),
-		curve("Reward by version", niceAxis(least, most, false), points, func(p CurvePoint) Estimate { return p.Reward }),
+		curve("Reward by version", niceAxis(least, most, false), points,
+			func(p CurvePoint) Estimate { return p.Reward }),
 	}
 }
 

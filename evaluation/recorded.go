@@ -120,7 +120,8 @@ func (f *Recorded) Attempts() (list []Attempt, notes []string) {
 		a := Attempt{
 			Rollout: r.ID, Task: r.Task, Failed: r.Failed, Turns: r.Turns, Tokens: r.Tokens, Sampled: r.Sampled,
 			ToolCalls: int(did.Answered), ToolFailures: int(did.FailedCalls), StopReason: r.StopReason,
-			Seconds: max(0, r.Ended.Sub(r.Began).Seconds()), Version: r.PolicyVersion, Trajectory: r.Detail.Trajectory.Key, Behaviour: did,
+			Seconds: max(0, r.Ended.Sub(r.Began).Seconds()), Version: r.PolicyVersion,
+			Trajectory: r.Detail.Trajectory.Key, Behaviour: did,
 		}
 		switch {
 		case r.Scored:

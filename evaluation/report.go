@@ -6,8 +6,8 @@ import (
 	"github.com/rondo-rl/rondo/evaluation/behaviour"
 )
 
-// Report is an evaluation as a reader wants it, in JSON by its tags, and by [WriteMarkdown], [WriteHTML] and
-// [WriteJUnit].
+// Report is an evaluation as a reader wants it, in JSON by its tags, and by [WriteMarkdown],
+// [WriteHTML] and [WriteJUnit].
 type Report struct {
 	Title    string    `json:"title"`
 	Policy   string    `json:"policy,omitzero"`
@@ -16,7 +16,8 @@ type Report struct {
 	Pack     string    `json:"pack,omitzero"`
 	Run      string    `json:"run,omitzero"`
 	When     time.Time `json:"when"`
-	// Summaries begin with the policy that the report is about; others are what it is compared with.
+	// Summaries begin with the policy that the report is about; others are
+	// what it is compared with.
 	Summaries   []Summary    `json:"summaries"`
 	Comparisons []Comparison `json:"comparisons,omitzero"`
 	// Conditions are those of the summaries, in their order.
@@ -43,5 +44,6 @@ type CurvePoint struct {
 // Point is the summary as a point of a curve.
 func (s Summary) Point(version int64, run string, when time.Time) CurvePoint {
 	pass, _ := s.Pass(1) // without it there is no scored attempt
-	return CurvePoint{Version: version, Run: run, When: when, Tasks: s.Tasks, Attempts: s.Attempts, Failed: s.Failed, Pass: pass, Reward: s.Reward, Behaviour: s.Behaviour}
+	return CurvePoint{Version: version, Run: run, When: when, Tasks: s.Tasks, Attempts: s.Attempts, Failed: s.Failed,
+		Pass: pass, Reward: s.Reward, Behaviour: s.Behaviour}
 }

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// elements reads all of an XML document, which it must be, and returns how often each element, attribute and text stands there.
+// elements reads all of an XML document, which it must be, and returns how often each element,
+// attribute and text stands there.
 func elements(t *testing.T, document []byte) (names map[string]int, texts string) {
 	t.Helper()
 	d := xml.NewDecoder(bytes.NewReader(document))
@@ -37,22 +38,26 @@ func elements(t *testing.T, document []byte) (names map[string]int, texts string
 	}
 }
 
-// TestHTML: the file is well-formed as XML is, loads nothing, runs nothing, and draws what there is.
+// TestHTML: the file is well-formed as XML is, loads nothing, runs nothing,
+// and draws what there is.
 func TestHTML(t *testing.T) {
 	var b bytes.Buffer
 	if err := WriteHTML(&b, report(t)); err != nil {
 		t.Fatal(err)
 	}
 	names, text := elements(t, b.Bytes())
-	if names["svg"] < 20 || names["polyline"] != 2 || names["polygon"] != 2 || names["rect"] < 20 || names["details"] != 2 {
+	if names["svg"] < 20 || names["polyline"] != 2 || names["polygon"] != 2 ||
+		names["rect"] < 20 || names["details"] != 2 {
 		t.Errorf("what is drawn: %v", names)
 	}
-	for _, want := range []string{"Evaluation of repair@4", "pass@8", "0.439 (0.280 to 0.633)", "task-011", "Off-policy value", "version 5: 0.604", "2026-11-22 02:30 UTC", "g000003-1"} {
+	for _, want := range []string{"Evaluation of repair@4", "pass@8", "0.439 (0.280 to 0.633)", "task-011",
+		"Off-policy value", "version 5: 0.604", "2026-11-22 02:30 UTC", "g000003-1"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
-	for _, bad := range []string{"http://", "https://", "src=", "url(", "@import", "<link", "<script", "javascript:", "NaN", "Inf", "ZgotmplZ"} {
+	for _, bad := range []string{"http://", "https://", "src=", "url(", "@import", "<link", "<script", "javascript:",
+		"NaN", "Inf", "ZgotmplZ"} {
 		if bytes.Contains(b.Bytes(), []byte(bad)) {
 			t.Errorf("the page has %q", bad)
 		}
@@ -62,7 +67,8 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// TestJUnit: tasks that nobody passed fail, tasks without a score are errors, and the counts add up.
+// TestJUnit: tasks that nobody passed fail, tasks without a score are
+// errors, and the counts add up.
 func TestJUnit(t *testing.T) {
 	var b bytes.Buffer
 	if err := WriteJUnit(&b, report(t)); err != nil {
@@ -93,13 +99,17 @@ func TestJUnit(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	first, second := got.Suites[0].Cases, got.Suites[1].Cases
-	if first[0].Failure == nil || first[0].Failure.Message != "0 of 7 scored attempts passed (reward 1), mean reward 0.000; 1 more failed by the infrastructure's fault" || first[0].Error != nil {
+	if first[0].Failure == nil ||
+		first[0].Failure.Message != "0 of 7 scored attempts passed (reward 1), mean reward 0.000; 1 more failed by the infrastructure's fault" ||
+		first[0].Error != nil {
 		t.Errorf("a task that failed: %+v", first[0])
 	}
 	if first[2].Failure != nil || first[2].Error != nil {
 		t.Errorf("a task that passed: %+v", first[2])
 	}
-	if second[0].Error == nil || second[0].Error.Message != "none of 8 attempts was scored: the infrastructure failed" || second[0].Failure != nil {
+	if second[0].Error == nil ||
+		second[0].Error.Message != "none of 8 attempts was scored: the infrastructure failed" ||
+		second[0].Failure != nil {
 		t.Errorf("a task that was never scored: %+v", second[0])
 	}
 }
@@ -120,20 +130,24 @@ func TestMarkdown(t *testing.T) {
 			t.Errorf("%d columns instead of %d: %s", n-1, columns-1, line)
 		}
 	}
-	for _, want := range []string{"# Evaluation of repair@4\n", "| pass@8 | 1.000 (0.692 to 1.000) | 0.909 (0.460 to 1.000) |", "## Comparison: `repair@4` and `repair@1`", "| `task-000` | 0 of 7 |"} {
+	for _, want := range []string{"# Evaluation of repair@4\n",
+		"| pass@8 | 1.000 (0.692 to 1.000) | 0.909 (0.460 to 1.000) |", "## Comparison: `repair@4` and `repair@1`",
+		"| `task-000` | 0 of 7 |"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the report does not say %q", want)
 		}
 	}
 }
 
-// TestReportsOfNothing: a report that lacks everything, or whose every attempt failed, is still one.
+// TestReportsOfNothing: a report that lacks everything, or whose every
+// attempt failed, is still one.
 func TestReportsOfNothing(t *testing.T) {
 	failed, err := Summarise("mine", []Attempt{{Rollout: "a", Task: "t", Failed: true}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []Report{{}, {Title: "t", Summaries: []Summary{failed}, Curve: []CurvePoint{failed.Point(1, "r", when)}}} {
+	for _, r := range []Report{{}, {Title: "t", Summaries: []Summary{failed},
+		Curve: []CurvePoint{failed.Point(1, "r", when)}}} {
 		var h, m, j bytes.Buffer
 		if err := errors.Join(WriteHTML(&h, r), WriteMarkdown(&m, r), WriteJUnit(&j, r)); err != nil {
 			t.Fatal(err)
@@ -148,7 +162,8 @@ func TestReportsOfNothing(t *testing.T) {
 
 // TestLongTablesEnd: a report of many tasks says where the others are.
 func TestLongTablesEnd(t *testing.T) {
-	s, err := Summarise("mine", attempts(rand.New(rand.NewPCG(1, 1)), 2100, 1, func(int) float64 { return 0.5 }), Options{Resamples: 100})
+	s, err := Summarise("mine", attempts(rand.New(rand.NewPCG(1, 1)), 2100, 1, func(int) float64 { return 0.5 }),
+		Options{Resamples: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,10 +172,12 @@ func TestLongTablesEnd(t *testing.T) {
 	if err := errors.Join(WriteHTML(&h, r), WriteMarkdown(&m, r)); err != nil {
 		t.Fatal(err)
 	}
-	if names, text := elements(t, h.Bytes()); names["tr"] > 2*htmlRows+30 || !strings.Contains(text, "100 more are in the JSON report") {
+	if names, text := elements(t, h.Bytes()); names["tr"] > 2*htmlRows+30 ||
+		!strings.Contains(text, "100 more are in the JSON report") {
 		t.Errorf("%d rows", names["tr"])
 	}
-	if n := strings.Count(m.String(), "\n"); n > markdownRows+60 || !strings.Contains(m.String(), "1900 more are in the JSON report") {
+	if n := strings.Count(m.String(), "\n"); n > markdownRows+60 ||
+		!strings.Contains(m.String(), "1900 more are in the JSON report") {
 		t.Errorf("%d lines of Markdown", n)
 	}
 }
@@ -180,7 +197,8 @@ func TestReportJSON(t *testing.T) {
 	if err != nil || !bytes.Equal(again, text) {
 		t.Errorf("%v\n%s\n%s", err, text, again)
 	}
-	if e, ok := back.Summaries[0].Pass(8); !ok || e != r.Summaries[0].PassAt[3].Estimate || back.OffPolicy.Ordinary == nil {
+	if e, ok := back.Summaries[0].Pass(8); !ok || e != r.Summaries[0].PassAt[3].Estimate ||
+		back.OffPolicy.Ordinary == nil {
 		t.Errorf("pass@8: %+v", e)
 	}
 }

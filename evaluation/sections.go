@@ -80,7 +80,8 @@ func (r Report) sections() (all []section) {
 func (r Report) results() section {
 	first := r.Summaries[0]
 	s := section{Title: "Results", Header: header(""), Plots: r.plots(),
-		About: fmt.Sprintf("Means over tasks with intervals of %s. An attempt passes at a reward of %g.", percent(first.Confidence), first.PassReward)}
+		About: fmt.Sprintf("Means over tasks with intervals of %s. An attempt passes at a reward of %g.",
+			percent(first.Confidence), first.PassReward)}
 	for _, summary := range r.Summaries {
 		s.Header = append(s.Header, named(summary.Name))
 		for _, note := range summary.Notes {
@@ -144,7 +145,9 @@ func (r Report) results() section {
 }
 
 func (c Comparison) section() section {
-	s := section{Title: "Comparison", Of: []string{c.A, c.B}, Header: header("", "first", "second", "difference", "", "p", "ahead", "behind", "tied", "verdict"), Notes: c.Notes,
+	s := section{Title: "Comparison", Of: []string{c.A, c.B},
+		Header: header("", "first", "second", "difference", "", "p", "ahead", "behind", "tied", "verdict"),
+		Notes:  c.Notes,
 		About: fmt.Sprintf("Paired over the %s that both have. The difference is the first minus the second, with an interval of %s; p is of a sign-flip test, and "+
 			"significant up to %s; the verdict follows p.",
 			counted(c.Tasks, "task", "tasks"), percent(c.Confidence), part(1-c.Confidence))}
@@ -153,23 +156,30 @@ func (c Comparison) section() section {
 		if d.K > 0 {
 			title, m = fmt.Sprintf("pass@%d", d.K), &mark{d.Difference, -1, 1}
 		}
-		s.Rows = append(s.Rows, []cell{text(title), text(part(d.A)), text(part(d.B)), text(intervalText(d.Difference, part)), {Mark: m}, text(pValue(d.P)),
+		s.Rows = append(s.Rows, []cell{text(title), text(part(d.A)), text(part(d.B)),
+			text(intervalText(d.Difference, part)), {Mark: m}, text(pValue(d.P)),
 			number(d.Wins), number(d.Losses), number(d.Ties), text(d.Verdict)})
 	}
 	return s
 }
 
-// tasks has a row for each task on which the two differ, those first on which the first is ahead the most.
+// tasks has a row for each task on which the two differ, those first on which the
+// first is ahead the most.
 func (c Comparison) tasks() section {
-	s := section{Title: "Task by task", Of: []string{c.A, c.B}, Header: header("task", "first", "second", "difference", "", "reward", "reward of the second")}
-	differ := slices.DeleteFunc(slices.Clone(c.ByTask), func(t TaskDifference) bool { return tie(t.PassA-t.PassB) && tie(t.RewardA-t.RewardB) })
+	s := section{Title: "Task by task", Of: []string{c.A, c.B},
+		Header: header("task", "first", "second", "difference", "", "reward", "reward of the second")}
+	differ := slices.DeleteFunc(slices.Clone(c.ByTask),
+		func(t TaskDifference) bool { return tie(t.PassA-t.PassB) && tie(t.RewardA-t.RewardB) })
 	slices.SortStableFunc(differ, func(a, b TaskDifference) int {
-		return cmp.Or(cmp.Compare(b.PassA-b.PassB, a.PassA-a.PassB), cmp.Compare(b.RewardA-b.RewardB, a.RewardA-a.RewardB))
+		return cmp.Or(cmp.Compare(b.PassA-b.PassB, a.PassA-a.PassB),
+			cmp.Compare(b.RewardA-b.RewardB, a.RewardA-a.RewardB))
 	})
-	s.About = fmt.Sprintf("Pass@1 and mean rewards of %d of %s; on the others both have the same.", len(differ), counted(c.Tasks, "task", "tasks"))
+	s.About = fmt.Sprintf("Pass@1 and mean rewards of %d of %s; on the others both have the same.", len(differ),
+		counted(c.Tasks, "task", "tasks"))
 	for _, t := range differ {
 		d := t.PassA - t.PassB
-		s.Rows = append(s.Rows, []cell{named(t.Task), text(part(t.PassA)), text(part(t.PassB)), text(part(d)), {Mark: &mark{Estimate{d, min(d, 0), max(d, 0)}, -1, 1}},
+		s.Rows = append(s.Rows, []cell{named(t.Task), text(part(t.PassA)), text(part(t.PassB)), text(part(d)),
+			{Mark: &mark{Estimate{d, min(d, 0), max(d, 0)}, -1, 1}},
 			text(part(t.RewardA)), text(part(t.RewardB))})
 	}
 	return s
@@ -177,17 +187,21 @@ func (c Comparison) tasks() section {
 
 // tasks has a row for each task, the hardest first.
 func (s Summary) tasks() section {
-	table := section{Title: "By task", Of: []string{s.Name}, Header: header("task", "passed", "pass@1", "", "reward", "turns", "tokens", "seconds", "failed"),
-		About: fmt.Sprintf("The hardest first. These intervals (Wilson, %s) are of the task's own attempts.", percent(s.Confidence))}
+	table := section{Title: "By task", Of: []string{s.Name},
+		Header: header("task", "passed", "pass@1", "", "reward", "turns", "tokens", "seconds", "failed"),
+		About: fmt.Sprintf("The hardest first. These intervals (Wilson, %s) are of the task's own attempts.",
+			percent(s.Confidence))}
 	hardest := slices.SortedStableFunc(slices.Values(s.ByTask), func(a, b TaskSummary) int {
 		return cmp.Or(cmp.Compare(a.Pass.Value, b.Pass.Value), cmp.Compare(a.Reward, b.Reward))
 	})
 	for _, t := range hardest {
 		row := []cell{named(t.Task)}
 		if t.Scored == 0 {
-			row = append(row, text("–"), text("no attempt was scored"), text(""), text("–"), text("–"), text("–"), text("–"))
+			row = append(row, text("–"), text("no attempt was scored"), text(""), text("–"),
+				text("–"), text("–"), text("–"))
 		} else {
-			row = append(row, text(fmt.Sprintf("%d of %d", t.Passed, t.Scored)), text(intervalText(t.Pass, part)), cell{Mark: &mark{t.Pass, 0, 1}},
+			row = append(row, text(fmt.Sprintf("%d of %d", t.Passed, t.Scored)), text(intervalText(t.Pass, part)),
+				cell{Mark: &mark{t.Pass, 0, 1}},
 				text(part(t.Reward)), text(amount(t.Turns)), text(amount(t.Tokens)), text(amount(t.Seconds)))
 		}
 		table.Rows = append(table.Rows, append(row, number(t.Failed)))
@@ -197,28 +211,33 @@ func (s Summary) tasks() section {
 
 func (s Summary) attempts() section {
 	table := section{Title: "Attempts", Of: []string{s.Name}, Folded: true,
-		Header: header("rollout", "task", "reward", "turns", "tokens", "sampled", "tool calls", "failed calls", "seconds", "end", "version", "trajectory")}
+		Header: header("rollout", "task", "reward", "turns", "tokens", "sampled", "tool calls", "failed calls",
+			"seconds", "end", "version", "trajectory")}
 	for _, t := range s.ByTask {
 		for _, a := range t.Attempts {
 			reward := part(a.Reward)
 			if a.Failed {
 				reward = "failed"
 			}
-			table.Rows = append(table.Rows, []cell{named(a.Rollout), named(a.Task), text(reward), number(a.Turns), number(a.Tokens), number(a.Sampled),
-				number(a.ToolCalls), number(a.ToolFailures), text(amount(a.Seconds)), named(a.end()), text(strconv.FormatInt(a.Version, 10)), named(a.Trajectory)})
+			table.Rows = append(table.Rows, []cell{named(a.Rollout), named(a.Task), text(reward), number(a.Turns),
+				number(a.Tokens), number(a.Sampled),
+				number(a.ToolCalls), number(a.ToolFailures), text(amount(a.Seconds)), named(a.end()),
+				text(strconv.FormatInt(a.Version, 10)), named(a.Trajectory)})
 		}
 	}
 	return table
 }
 
 func (r Report) versions() section {
-	s := section{Title: "By version", Header: header("version", "run", "tasks", "attempts", "failed", "pass@1", "reward"), Plots: curves(r.Curve)}
+	s := section{Title: "By version", Header: header("version", "run", "tasks", "attempts", "failed", "pass@1",
+		"reward"), Plots: curves(r.Curve)}
 	for _, p := range r.Curve {
 		pass, reward := intervalText(p.Pass, part), intervalText(p.Reward, part)
 		if p.Tasks == 0 {
 			pass, reward = "–", "–"
 		}
-		s.Rows = append(s.Rows, []cell{text(strconv.FormatInt(p.Version, 10)), named(p.Run), number(p.Tasks), number(p.Attempts), number(p.Failed), text(pass), text(reward)})
+		s.Rows = append(s.Rows, []cell{text(strconv.FormatInt(p.Version, 10)), named(p.Run), number(p.Tasks),
+			number(p.Attempts), number(p.Failed), text(pass), text(reward)})
 	}
 	return s
 }
@@ -248,7 +267,8 @@ func (v OffPolicy) section() section {
 
 // facts are the lines below the title: what was evaluated.
 func (r Report) facts() (lines [][2]cell) {
-	for _, fact := range [][2]string{{"policy", r.Policy}, {"endpoint", r.Endpoint}, {"tasks", r.Pack}, {"run", r.Run}} {
+	for _, fact := range [][2]string{{"policy", r.Policy}, {"endpoint", r.Endpoint},
+		{"tasks", r.Pack}, {"run", r.Run}} {
 		if fact[1] == "" {
 			continue
 		}

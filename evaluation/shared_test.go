@@ -7,12 +7,15 @@ import (
 	"time"
 )
 
-// attempts are tries of each of n tasks, of which one with index i passes with the given probability.
+// attempts are tries of each of n tasks, of which one with index i passes
+// with the given probability.
 func attempts(rng *rand.Rand, tasks, tries int, chance func(task int) float64) (all []Attempt) {
 	for i := range tasks {
 		for try := range tries {
-			a := Attempt{Rollout: fmt.Sprintf("g%06d-%d", i, try), Task: fmt.Sprintf("task-%03d", i), Turns: 2 + rng.IntN(7), Tokens: 200 + rng.IntN(3000),
-				Sampled: 50 + rng.IntN(500), ToolCalls: rng.IntN(9), Seconds: 1 + 9*rng.Float64(), StopReason: "stop", Version: 3, Trajectory: fmt.Sprintf("trajectories/g%06d-%d.arrow", i, try)}
+			a := Attempt{Rollout: fmt.Sprintf("g%06d-%d", i, try), Task: fmt.Sprintf("task-%03d", i),
+				Turns: 2 + rng.IntN(7), Tokens: 200 + rng.IntN(3000),
+				Sampled: 50 + rng.IntN(500), ToolCalls: rng.IntN(9), Seconds: 1 + 9*rng.Float64(), StopReason: "stop",
+				Version: 3, Trajectory: fmt.Sprintf("trajectories/g%06d-%d.arrow", i, try)}
 			if rng.Float64() < chance(i) {
 				a.Reward = 1
 			}
@@ -47,10 +50,12 @@ func report(t *testing.T) Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Report{Title: "Evaluation of repair@4", Policy: "repair", Version: 4, Endpoint: "builtin", Pack: "sample", Run: "eval-1",
+	r := Report{Title: "Evaluation of repair@4", Policy: "repair", Version: 4, Endpoint: "builtin",
+		Pack: "sample", Run: "eval-1",
 		When: when, Summaries: []Summary{first, second}, Comparisons: []Comparison{c}}
 	for version := range int64(6) {
-		s, err := Summarise("repair", attempts(rng, 12, 4, func(i int) float64 { return float64(version) / 8 }), Options{Resamples: 1000})
+		s, err := Summarise("repair", attempts(rng, 12, 4, func(i int) float64 { return float64(version) / 8 }),
+			Options{Resamples: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +63,8 @@ func report(t *testing.T) Report {
 	}
 	var sampled []Sampled
 	for i := range 60 {
-		sampled = append(sampled, Sampled{Rollout: fmt.Sprint(i), Task: fmt.Sprint(i % 12), Reward: float64(i % 2), Behaviour: []float64{-1}, Candidate: []float64{-1.2 + 0.35*float64(i%2)}})
+		sampled = append(sampled, Sampled{Rollout: fmt.Sprint(i), Task: fmt.Sprint(i % 12), Reward: float64(i % 2),
+			Behaviour: []float64{-1}, Candidate: []float64{-1.2 + 0.35*float64(i%2)}})
 	}
 	value, err := OffPolicyValue(sampled, Options{Resamples: 1000})
 	if err != nil {

@@ -9,18 +9,21 @@ import (
 // exactFlips: up to so many differences the test tries all 2ⁿ flips.
 const exactFlips = 16
 
-// signFlip is the p-value of the two-sided permutation test of paired differences (Fisher's randomisation test of 1935): were
-// the two sides exchangeable on each task, every sign would be as likely as its opposite, and p is the part of
-// all flips whose sum is as far from 0 as the observed one or farther. Differences of 0 change no sum. Of more than
-// 16 others the flips are drawn, and p is (hits + 1) / (draws + 1), which is never 0 and holds its level (Phipson and
-// Smyth 2010, arXiv:1603.05766). mid is the mid-p-value. It is a test of tasks: what one task's attempts scatter is in its difference.
+// signFlip is the p-value of the two-sided permutation test of paired differences (Fisher's
+// randomisation test of 1935): were the two sides exchangeable on each task, every sign would be as
+// likely as its opposite, and p is the part of all flips whose sum is as far from 0 as the observed
+// one or farther. Differences of 0 change no sum. Of more than 16 others the flips are drawn, and p
+// is (hits + 1) / (draws + 1), which is never 0 and holds its level (Phipson and Smyth 2010,
+// arXiv:1603.05766). mid is the mid-p-value. It is a test of tasks: what one task's attempts
+// scatter is in its difference.
 func signFlip(differences []float64, o Options) (p, mid float64, exact bool) {
 	d := slices.DeleteFunc(slices.Clone(differences), func(v float64) bool { return tie(v) })
 	var size float64
 	for _, v := range d {
 		size += math.Abs(v)
 	}
-	observed, farther := math.Abs(sum(d))-1e-9*size, math.Abs(sum(d))+1e-9*size // sums of another order of the same terms are as far
+	// sums of another order of the same terms are as far
+	observed, farther := math.Abs(sum(d))-1e-9*size, math.Abs(sum(d))+1e-9*size
 	if len(d) <= exactFlips {
 		flips := uint64(1) << len(d)
 		p = float64(reaching(d, 0, observed)) / float64(flips)

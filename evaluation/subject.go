@@ -28,7 +28,8 @@ func (s Subject) String() string {
 func ParseSubject(text string) (Subject, error) {
 	name, number, versioned := strings.Cut(text, "@")
 	if !runfile.ValidToken(name) {
-		return Subject{}, fmt.Errorf("policy %q: use letters, digits, - and _, at most 64, and @VERSION for a certain one", text)
+		return Subject{},
+			fmt.Errorf("policy %q: use letters, digits, - and _, at most 64, and @VERSION for a certain one", text)
 	}
 	if !versioned {
 		return Subject{Policy: name}, nil
@@ -40,8 +41,9 @@ func ParseSubject(text string) (Subject, error) {
 	return Subject{name, &version}, nil
 }
 
-// Pin finds the version of the built-in policy that an evaluation is about: the named one, or the current one. It must be published, or be the
-// untrained one, which is named as version 0. Versions of other servers are theirs.
+// Pin finds the version of the built-in policy that an evaluation is about: the named one, or the
+// current one. It must be published, or be the untrained one, which is named as version 0. Versions
+// of other servers are theirs.
 func (s Subject) Pin(ctx context.Context, store storage.Store, endpoint string) (Subject, error) {
 	if endpoint != runfile.BuiltinEndpoint || s.Version != nil && *s.Version == 0 {
 		return s, nil

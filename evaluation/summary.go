@@ -10,17 +10,17 @@ import (
 	"github.com/rondo-rl/rondo/evaluation/behaviour"
 )
 
-// Summary is what the attempts of one policy on a set of tasks come to. Every estimate is a mean over tasks of each
-// task's own figure, so that a task counts once however many attempts it has, with an interval over resampled tasks
-// (a cluster bootstrap): it says what other tasks of the same kind would give, not only other attempts. The idea is in
-// Miller 2024, arXiv:2411.00640.
+// Summary is what the attempts of one policy on a set of tasks come to. Every estimate is a mean
+// over tasks of each task's own figure, so that a task counts once however many attempts it has,
+// with an interval over resampled tasks (a cluster bootstrap): it says what other tasks of the same
+// kind would give, not only other attempts. The idea is in Miller 2024, arXiv:2411.00640.
 type Summary struct {
 	Name     string `json:"name"`
 	Tasks    int    `json:"tasks"`    // with a scored attempt
 	Attempts int    `json:"attempts"` // all
 	Failed   int    `json:"failed"`   // of them without a reward, by the infrastructure's fault
-	// PassAt is ordered by k and begins with pass@1; it lacks the k that no task has attempts for. Where no attempt was
-	// scored it is empty, and the estimates say nothing.
+	// PassAt is ordered by k and begins with pass@1; it lacks the k that no task has attempts for.
+	// Where no attempt was scored it is empty, and the estimates say nothing.
 	PassAt []PassAt `json:"pass_at"`
 	Reward Estimate `json:"reward"`
 	// The following are means for each attempt.
@@ -37,7 +37,8 @@ type Summary struct {
 	TokenCounts Histogram `json:"token_counts"`
 	// StopReasons counts the scored attempts by why they ended.
 	StopReasons map[string]int `json:"stop_reasons"`
-	// Forfeits counts the scored attempts that have no verdict of their tests by their agent's doing, by its class. They have not passed.
+	// Forfeits counts the scored attempts that have no verdict of their tests by their agent's
+	// doing, by its class. They have not passed.
 	Forfeits map[string]int `json:"forfeits,omitzero"`
 	// Failures counts the failed attempts by stage and class.
 	Failures map[string]int `json:"failures,omitzero"`
@@ -87,8 +88,8 @@ func (s Summary) Pass(k int) (Estimate, bool) {
 	return Estimate{}, false
 }
 
-// Summarise makes a summary of a policy's attempts, which may be of any number for each task. It refuses attempts
-// that are listed twice, that have no task, or whose figures are no numbers.
+// Summarise makes a summary of a policy's attempts, which may be of any number for each task. It
+// refuses attempts that are listed twice, that have no task, or whose figures are no numbers.
 func Summarise(name string, attempts []Attempt, o Options) (Summary, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -98,7 +99,8 @@ func Summarise(name string, attempts []Attempt, o Options) (Summary, error) {
 	if err != nil {
 		return Summary{}, fmt.Errorf("summarise %s: %w", name, err)
 	}
-	s := Summary{Name: name, Attempts: len(attempts), PassAt: []PassAt{}, StopReasons: map[string]int{}, Versions: []int64{},
+	s := Summary{Name: name, Attempts: len(attempts), PassAt: []PassAt{},
+		StopReasons: map[string]int{}, Versions: []int64{},
 		PassReward: o.PassAt, Confidence: o.Confidence, Resamples: o.Resamples, Seed: o.Seed}
 	var turns, tokens []int
 	for i := range tasks {
@@ -136,13 +138,16 @@ func (s *Summary) estimate(tasks []task, o Options) {
 			continue
 		}
 		if n := len(tasks) - len(enough); n > 0 {
-			s.Notes = append(s.Notes, fmt.Sprintf("pass@%d is of %d of %d tasks: the others have fewer scored attempts", k, len(enough), len(tasks)))
+			s.Notes = append(s.Notes, fmt.Sprintf("pass@%d is of %d of %d tasks: the others have fewer scored attempts",
+				k, len(enough), len(tasks)))
 		}
 		values := column(enough, func(t *task) float64 { return t.passAt(k) })
 		if agree(values) {
-			s.Notes = append(s.Notes, fmt.Sprintf("pass@%d is the same on each task: its interval is how many tasks might still do otherwise", k))
+			s.Notes = append(s.Notes,
+				fmt.Sprintf("pass@%d is the same on each task: its interval is how many tasks might still do otherwise", k))
 		}
-		s.PassAt = append(s.PassAt, PassAt{K: k, Tasks: len(enough), Estimate: boundedMeans([][]float64{values}, 0, o)[0]})
+		s.PassAt = append(s.PassAt, PassAt{K: k, Tasks: len(enough),
+			Estimate: boundedMeans([][]float64{values}, 0, o)[0]})
 	}
 	figures := []struct {
 		to     *Estimate
@@ -176,7 +181,8 @@ func (t *task) summary(o Options) TaskSummary {
 	if s.Scored > 0 {
 		s.Pass = wilson(t.passed, len(t.scored), o.Confidence)
 	}
-	s.Attempts = slices.SortedFunc(slices.Values(slices.Concat(t.scored, t.failed)), func(a, b Attempt) int { return strings.Compare(a.Rollout, b.Rollout) })
+	s.Attempts = slices.SortedFunc(slices.Values(slices.Concat(t.scored, t.failed)),
+		func(a, b Attempt) int { return strings.Compare(a.Rollout, b.Rollout) })
 	return s
 }
 
@@ -186,12 +192,14 @@ const fewTasks = 10
 // warnings are what the figures do not show by themselves.
 func (s *Summary) warnings(tasks, scored []task) (notes []string) {
 	if len(scored) == 0 {
-		return []string{fmt.Sprintf("none of %s was scored: there are no figures", counted(s.Attempts, "attempt", "attempts"))}
+		return []string{fmt.Sprintf("none of %s was scored: there are no figures",
+			counted(s.Attempts, "attempt", "attempts"))}
 	}
 	if s.Failed > 0 {
 		low, high := unknown(tasks)
-		notes = append(notes, fmt.Sprintf("attempts that failed by the infrastructure's fault, not counted: %d of %d; had none of them passed, or all, pass@1 would be %.3f or %.3f",
-			s.Failed, s.Attempts, low, high))
+		notes = append(notes,
+			fmt.Sprintf("attempts that failed by the infrastructure's fault, not counted: %d of %d; had none of them passed, or all, pass@1 would be %.3f or %.3f",
+				s.Failed, s.Attempts, low, high))
 	}
 	if n := len(tasks) - len(scored); n > 0 {
 		var names []string
@@ -200,18 +208,24 @@ func (s *Summary) warnings(tasks, scored []task) (notes []string) {
 				names = append(names, t.name)
 			}
 		}
-		notes = append(notes, fmt.Sprintf("tasks without a scored attempt, not counted: %d of %d: %s", n, len(tasks), some(names)))
+		notes = append(notes, fmt.Sprintf("tasks without a scored attempt, not counted: %d of %d: %s", n,
+			len(tasks), some(names)))
 	}
 	if len(scored) < fewTasks {
-		notes = append(notes, fmt.Sprintf("intervals over fewer than %d tasks are rough: these are over %d", fewTasks, len(scored)))
+		notes = append(notes, fmt.Sprintf("intervals over fewer than %d tasks are rough: these are over %d", fewTasks,
+			len(scored)))
 	}
 	for _, t := range scored {
-		if same := t.scored[0].Forfeit; same != "" && len(t.scored) > 1 && !slices.ContainsFunc(t.scored, func(a Attempt) bool { return a.Forfeit != same }) {
-			notes = append(notes, fmt.Sprintf("each attempt at %s was forfeited by %s: look at the task's verifier as well", plain(t.name, longestName), same))
+		if same := t.scored[0].Forfeit; same != "" && len(t.scored) > 1 &&
+			!slices.ContainsFunc(t.scored, func(a Attempt) bool { return a.Forfeit != same }) {
+			notes = append(notes,
+				fmt.Sprintf("each attempt at %s was forfeited by %s: look at the task's verifier as well",
+					plain(t.name, longestName), same))
 		}
 	}
 	if n := len(s.Versions); n > 1 {
-		notes = append(notes, fmt.Sprintf("%d versions of the policy sampled these attempts, %d to %d", n, s.Versions[0], s.Versions[n-1]))
+		notes = append(notes, fmt.Sprintf("%d versions of the policy sampled these attempts, %d to %d", n,
+			s.Versions[0], s.Versions[n-1]))
 	}
 	return notes
 }
@@ -238,7 +252,8 @@ func counting(counts map[string]int, name string) map[string]int {
 	return counts
 }
 
-// Ended says how the attempts ended, the most frequent end first: "5 finished, 2 max_turns; forfeited: 1 timeout; failed: 1 tools: sandbox".
+// Ended says how the attempts ended, the most frequent end first: "5 finished, 2 max_turns;
+// forfeited: 1 timeout; failed: 1 tools: sandbox".
 func (s Summary) Ended() string {
 	var parts []string
 	for _, p := range []struct {

@@ -14,11 +14,17 @@ import (
 // TestSummarise has figures by hand: a task counts once, however many attempts it has.
 func TestSummarise(t *testing.T) {
 	all := []Attempt{
-		{Rollout: "b0", Task: "b", Reward: 0.5, Turns: 4, Tokens: 40, Sampled: 4, ToolCalls: 2, ToolFailures: 1, Seconds: 2, StopReason: "length", Version: 2},
-		{Rollout: "a0", Task: "a", Reward: 1, Turns: 1, Tokens: 10, Sampled: 1, ToolCalls: 1, Seconds: 1, StopReason: "stop", Version: 2},
-		{Rollout: "a1", Task: "a", Reward: 0, Turns: 3, Tokens: 30, Sampled: 3, ToolCalls: 4, ToolFailures: 4, Seconds: 3, StopReason: "stop", Version: 1},
-		{Rollout: "a2", Task: "a", Reward: 0, Turns: 5, Tokens: 20, Sampled: 2, Seconds: 5, StopReason: "stop", Version: 2},
-		{Rollout: "a3", Task: "a", Reward: 1 - 1e-12, Turns: 3, Tokens: 20, Sampled: 2, ToolCalls: 3, Seconds: 3, StopReason: "stop", Version: 2}, // a rounding error below 1
+		{Rollout: "b0", Task: "b", Reward: 0.5, Turns: 4, Tokens: 40, Sampled: 4, ToolCalls: 2, ToolFailures: 1,
+			Seconds: 2, StopReason: "length", Version: 2},
+		{Rollout: "a0", Task: "a", Reward: 1, Turns: 1, Tokens: 10, Sampled: 1, ToolCalls: 1, Seconds: 1,
+			StopReason: "stop", Version: 2},
+		{Rollout: "a1", Task: "a", Reward: 0, Turns: 3, Tokens: 30, Sampled: 3, ToolCalls: 4, ToolFailures: 4,
+			Seconds: 3, StopReason: "stop", Version: 1},
+		{Rollout: "a2", Task: "a", Reward: 0, Turns: 5, Tokens: 20, Sampled: 2, Seconds: 5,
+			StopReason: "stop", Version: 2},
+		// a rounding error below 1
+		{Rollout: "a3", Task: "a", Reward: 1 - 1e-12, Turns: 3, Tokens: 20, Sampled: 2, ToolCalls: 3, Seconds: 3,
+			StopReason: "stop", Version: 2},
 		{Rollout: "b1", Task: "b", Failed: true, Turns: 900, Tokens: 900, Version: 9},
 		{Rollout: "c0", Task: "c", Failed: true},
 	}
@@ -26,7 +32,8 @@ func TestSummarise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Tasks != 2 || s.Attempts != 7 || s.Failed != 2 || len(s.ByTask) != 3 || s.Confidence != 0.95 || s.Resamples != 10_000 || s.PassReward != 1 {
+	if s.Tasks != 2 || s.Attempts != 7 || s.Failed != 2 || len(s.ByTask) != 3 || s.Confidence != 0.95 ||
+		s.Resamples != 10_000 || s.PassReward != 1 {
 		t.Errorf("%+v", s)
 	}
 	var ks []int
@@ -45,22 +52,27 @@ func TestSummarise(t *testing.T) {
 	near(t, "tool calls", s.ToolCalls.Value, (2+2)/2.)
 	near(t, "tool failures", s.ToolFailures.Value, (1+1)/2.)
 	near(t, "seconds", s.Seconds.Value, (3+2)/2.)
-	if !reflect.DeepEqual(s.StopReasons, map[string]int{"stop": 4, "length": 1}) || !slices.Equal(s.Versions, []int64{1, 2}) {
+	if !reflect.DeepEqual(s.StopReasons, map[string]int{"stop": 4, "length": 1}) ||
+		!slices.Equal(s.Versions, []int64{1, 2}) {
 		t.Errorf("stop reasons %v, versions %v", s.StopReasons, s.Versions)
 	}
-	if h := s.TurnCounts; !slices.Equal(h.Edges, []int{1, 2, 3, 4, 5, 6}) || !slices.Equal(h.Counts, []int{1, 0, 2, 1, 1}) {
+	if h := s.TurnCounts; !slices.Equal(h.Edges, []int{1, 2, 3, 4, 5, 6}) ||
+		!slices.Equal(h.Counts, []int{1, 0, 2, 1, 1}) {
 		t.Errorf("turns: %+v", h)
 	}
 	a, c := s.ByTask[0], s.ByTask[2]
-	if a.Task != "a" || a.Scored != 4 || a.Passed != 2 || a.Pass.Value != 0.5 || a.Reward < 0.49 || len(a.Attempts) != 4 || a.Attempts[3].Rollout != "a3" {
+	if a.Task != "a" || a.Scored != 4 || a.Passed != 2 || a.Pass.Value != 0.5 || a.Reward < 0.49 ||
+		len(a.Attempts) != 4 || a.Attempts[3].Rollout != "a3" {
 		t.Errorf("task a: %+v", a)
 	}
 	if c.Scored != 0 || c.Failed != 1 || c.Pass != (Estimate{}) {
 		t.Errorf("task c: %+v", c)
 	}
 	notes := strings.Join(s.Notes, "\n")
-	for _, want := range []string{"pass@2 is of 1 of 2 tasks", "pass@7 is left out", "not counted: 2 of 7; had none of them passed, or all, pass@1 would be 0.167 or 0.667",
-		"without a scored attempt, not counted: 1 of 3: c", "fewer than 10 tasks are rough: these are over 2", "2 versions of the policy sampled these attempts, 1 to 2"} {
+	for _, want := range []string{"pass@2 is of 1 of 2 tasks", "pass@7 is left out",
+		"not counted: 2 of 7; had none of them passed, or all, pass@1 would be 0.167 or 0.667",
+		"without a scored attempt, not counted: 1 of 3: c", "fewer than 10 tasks are rough: these are over 2",
+		"2 versions of the policy sampled these attempts, 1 to 2"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes do not say %q:\n%s", want, notes)
 		}
@@ -89,7 +101,8 @@ func TestDefaultK(t *testing.T) {
 // TestNothingScored: an evaluation whose infrastructure failed has no figures, and says so.
 func TestNothingScored(t *testing.T) {
 	s, err := Summarise("mine", []Attempt{{Rollout: "a", Task: "t", Failed: true}}, Options{})
-	if err != nil || s.Tasks != 0 || s.Failed != 1 || len(s.PassAt) != 0 || len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "none of 1 attempt was scored") {
+	if err != nil || s.Tasks != 0 || s.Failed != 1 || len(s.PassAt) != 0 || len(s.Notes) != 1 ||
+		!strings.Contains(s.Notes[0], "none of 1 attempt was scored") {
 		t.Errorf("%v: %+v", err, s)
 	}
 	if _, err := json.Marshal(s); err != nil {
@@ -97,8 +110,8 @@ func TestNothingScored(t *testing.T) {
 	}
 }
 
-// TestSummaryOfAnyOrder is the same, whatever the order of the attempts and what failed ones measured, and another
-// seed moves the ends of intervals alone.
+// TestSummaryOfAnyOrder is the same, whatever the order of the attempts and what failed ones
+// measured, and another seed moves the ends of intervals alone.
 func TestSummaryOfAnyOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 8))
 	all := attempts(rng, 15, 3, func(i int) float64 { return float64(i) / 15 })
@@ -120,7 +133,8 @@ func TestSummaryOfAnyOrder(t *testing.T) {
 	}
 	o.Seed = 4
 	other, _ := Summarise("mine", shuffled, o)
-	if other.Reward.Value != want.Reward.Value || other.Reward.Low == want.Reward.Low || math.Abs(other.Reward.Low-want.Reward.Low) > 0.1 {
+	if other.Reward.Value != want.Reward.Value || other.Reward.Low == want.Reward.Low ||
+		math.Abs(other.Reward.Low-want.Reward.Low) > 0.1 {
 		t.Errorf("another seed: %+v, was %+v", other.Reward, want.Reward)
 	}
 }
@@ -159,7 +173,8 @@ func TestRefusedAttempts(t *testing.T) {
 			t.Errorf("want %q, got %v", c.want, err)
 		}
 	}
-	if _, err := Summarise("mine", nil, Options{}); err == nil || !strings.Contains(err.Error(), "summarise mine: there are no attempts") {
+	if _, err := Summarise("mine", nil, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "summarise mine: there are no attempts") {
 		t.Errorf("no attempts: %v", err)
 	}
 }
@@ -168,7 +183,8 @@ func TestRefusedAttempts(t *testing.T) {
 func TestHugeFiguresStayNumbers(t *testing.T) {
 	var all, other []Attempt
 	for i := range 30 {
-		a := Attempt{Rollout: string(rune('A' + i)), Task: string(rune('A' + i)), Reward: largestReward * float64(i%3-1), Tokens: largestCount * (i % 2), Turns: i, Seconds: largestCount}
+		a := Attempt{Rollout: string(rune('A' + i)), Task: string(rune('A' + i)),
+			Reward: largestReward * float64(i%3-1), Tokens: largestCount * (i % 2), Turns: i, Seconds: largestCount}
 		all, other = append(all, a), append(other, a)
 		other[i].Reward = -a.Reward
 	}
@@ -193,7 +209,8 @@ func TestHistogram(t *testing.T) {
 		{nil, []int{}, []int{}},
 		{[]int{0}, []int{0, 1}, []int{1}},
 		{[]int{7, 7, 8}, []int{7, 8, 9}, []int{2, 1}},
-		{[]int{0, 19}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}, []int{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
+		{[]int{0, 19}, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20},
+			[]int{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
 	} {
 		h := histogram(c.values)
 		if !slices.Equal(h.Edges, c.edges) || !slices.Equal(h.Counts, c.counts) {
@@ -221,17 +238,20 @@ func TestHistogram(t *testing.T) {
 				t.Fatalf("%v: bin %d of %+v has %d", values, i, h, inside)
 			}
 		}
-		if total != len(values) || len(h.Counts) > maxBins || len(h.Edges) != len(h.Counts)+1 || h.Counts[0] == 0 || h.Counts[len(h.Counts)-1] == 0 {
+		if total != len(values) || len(h.Counts) > maxBins || len(h.Edges) != len(h.Counts)+1 || h.Counts[0] == 0 ||
+			h.Counts[len(h.Counts)-1] == 0 {
 			t.Fatalf("%v: %+v", values, h)
 		}
 	}
 }
 
-// TestForfeitedAttemptsCount: what an agent did to its tests is an attempt that did not pass, and only what the machine failed is left out.
+// TestForfeitedAttemptsCount: what an agent did to its tests is an attempt that did not pass, and
+// only what the machine failed is left out.
 func TestForfeitedAttemptsCount(t *testing.T) {
 	var attempts []Attempt
 	for i, a := range []Attempt{
-		{Reward: 1, StopReason: "finished"}, {Forfeit: "timeout", StopReason: "finished"}, {Forfeit: "timeout", StopReason: "max_turns"}, {Forfeit: "tampered", StopReason: "finished"},
+		{Reward: 1, StopReason: "finished"}, {Forfeit: "timeout", StopReason: "finished"},
+		{Forfeit: "timeout", StopReason: "max_turns"}, {Forfeit: "tampered", StopReason: "finished"},
 		{Failed: true, Cause: "tools: sandbox"},
 	} {
 		a.Rollout, a.Task = fmt.Sprintf("g000001-%d", i), "a"
@@ -244,11 +264,13 @@ func TestForfeitedAttemptsCount(t *testing.T) {
 	if pass, _ := s.Pass(1); pass.Value != 0.25 || s.Failed != 1 || s.Forfeits["timeout"] != 2 {
 		t.Errorf("pass@1 is %+v with %d failed, forfeits %v", pass, s.Failed, s.Forfeits)
 	}
-	if got, want := s.Ended(), "3 finished, 1 max_turns; forfeited: 2 timeout, 1 tampered; failed: 1 tools: sandbox"; got != want {
+	if got, want := s.Ended(),
+		"3 finished, 1 max_turns; forfeited: 2 timeout, 1 tampered; failed: 1 tools: sandbox"; got != want {
 		t.Errorf("ended %q, want %q", got, want)
 	}
 	s, err = Summarise("x", attempts[1:3], Options{})
-	if notes := strings.Join(s.Notes, "\n"); err != nil || !strings.Contains(notes, "each attempt at a was forfeited by timeout: look at the task's verifier as well") {
+	if notes := strings.Join(s.Notes, "\n"); err != nil ||
+		!strings.Contains(notes, "each attempt at a was forfeited by timeout: look at the task's verifier as well") {
 		t.Errorf("notes %q, %v", notes, err)
 	}
 }

@@ -13,8 +13,9 @@ const (
 	longestNote = 2000
 )
 
-// plain makes what may come from anybody one line of text, at most so many characters long, that cannot steer a terminal or turn the
-// direction of what is around it: control and formatting characters become U+FFFD. JSON has names as they are.
+// plain makes what may come from anybody one line of text, at most so many characters long, that
+// cannot steer a terminal or turn the direction of what is around it: control and formatting
+// characters become U+FFFD. JSON has names as they are.
 func plain(s string, most int) string {
 	var b strings.Builder
 	n := 0

@@ -33,7 +33,8 @@ func (s weighed) add(t weighed) weighed {
 	}
 	scale := max(s.scale, t.scale)
 	s, t = s.rescale(scale), t.rescale(scale)
-	return weighed{scale, s.weight + t.weight, s.squares + t.squares, s.rewards + t.rewards, s.unweighed + t.unweighed, s.n + t.n}
+	return weighed{scale, s.weight + t.weight, s.squares + t.squares, s.rewards + t.rewards,
+		s.unweighed + t.unweighed, s.n + t.n}
 }
 
 // weigh sums up the rollouts of each task, in the order in which the tasks come.
@@ -60,7 +61,8 @@ func weigh(sampled []Sampled) ([]weighed, error) {
 			i = len(tasks)
 			at[s.Task], tasks = i, append(tasks, weighed{})
 		}
-		tasks[i] = tasks[i].add(weighed{scale: scale, weight: 1, squares: 1, rewards: s.Reward, unweighed: s.Reward, n: 1})
+		tasks[i] = tasks[i].add(weighed{scale: scale, weight: 1, squares: 1, rewards: s.Reward,
+			unweighed: s.Reward, n: 1})
 	}
 	return tasks, nil
 }
@@ -71,7 +73,8 @@ func (s Sampled) logWeight() (float64, error) {
 	case !(math.Abs(s.Reward) <= largestReward):
 		return 0, fmt.Errorf("a reward of %g is not between -%g and %[2]g", s.Reward, largestReward)
 	case len(s.Behaviour) != len(s.Candidate):
-		return 0, fmt.Errorf("%d sampled tokens have log-probabilities, and the candidate gives %d", len(s.Behaviour), len(s.Candidate))
+		return 0, fmt.Errorf("%d sampled tokens have log-probabilities, and the candidate gives %d", len(s.Behaviour),
+			len(s.Candidate))
 	case len(s.Behaviour) == 0:
 		return 0, errors.New("it has no sampled tokens")
 	}
@@ -88,7 +91,8 @@ func (s Sampled) logWeight() (float64, error) {
 }
 
 const (
-	// roundedUp is how far above 0 an inference server's half-precision logarithm of nearly 1 may come.
+	// roundedUp is how far above 0 an inference server's half-precision
+	// logarithm of nearly 1 may come.
 	roundedUp = 1e-3
 	// lowestLogprob is below what anybody writes for "impossible", and its sums are numbers.
 	lowestLogprob = -1e90

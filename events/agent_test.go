@@ -39,8 +39,8 @@ func TestAgentsClock(t *testing.T) {
 	}
 }
 
-// TestRestartsOfAgents: a start behind recorded turns costs no try, lets the agent's time begin anew,
-// and what the agent has not come to is no part of its episode.
+// TestRestartsOfAgents: a start behind recorded turns costs no try, lets the agent's time begin
+// anew, and what the agent has not come to is no part of its episode.
 func TestRestartsOfAgents(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var chain []Event
@@ -81,9 +81,11 @@ func TestRestartsOfAgents(t *testing.T) {
 	if want := began.Add((300 + 60 + 57) * time.Second); err != nil || !r.Due(limits).Equal(want) || len(ids) != 3 {
 		t.Errorf("due at %s, want %s: %v, %v", r.Due(limits).Sub(began), want.Sub(began), ids, err)
 	}
-	next(301, WorkspaceAnsweredType, AgentCall, WorkspaceAnswered{Agent: &AgentEnded{StopReason: StopFinished, Recalled: 1, Left: []int{0, 2}}})
+	next(301, WorkspaceAnsweredType, AgentCall, WorkspaceAnswered{Agent: &AgentEnded{StopReason: StopFinished,
+		Recalled: 1, Left: []int{0, 2}}})
 	next(302, RolloutFinishedType, "0", RolloutFinished{Turns: 1})
-	if r, err = FoldRollout(chain); err != nil || len(r.Taken()) != 1 || r.Taken()[0].Turn != 1 || !r.Left(2) || r.Left(1) {
+	if r, err = FoldRollout(chain); err != nil || len(r.Taken()) != 1 || r.Taken()[0].Turn != 1 ||
+		!r.Left(2) || r.Left(1) {
 		t.Errorf("%+v, %v", r.Taken(), err)
 	}
 	if _, err := r.WorkspaceAfter(1); err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// CloudEvents attributes in NATS binary mode. Header names are case-sensitive in nats.go: lower case, always.
+// CloudEvents attributes in NATS binary mode. Header names are case-sensitive in
+// nats.go: lower case, always.
 const (
 	headerSpecVersion = "ce-specversion"
 	headerID          = "ce-id"
@@ -30,7 +31,8 @@ const MaxPayload = 128 << 10
 // ErrMalformed marks a message that is not a Rondo event.
 var ErrMalformed = errors.New("malformed event")
 
-// Message encodes the event for its subject. A body over MaxPayload must have been checked in first.
+// Message encodes the event for its subject. A body over MaxPayload must
+// have been checked in first.
 func (e Event) Message() *nats.Msg {
 	msg := nats.NewMsg(e.Subject())
 	msg.Data = e.Data
@@ -52,7 +54,8 @@ func (e Event) Message() *nats.Msg {
 	return msg
 }
 
-// Parse reads an event back from its subject, headers and body. Seq is left to the caller, and CheckVersion.
+// Parse reads an event back from its subject, headers and body. Seq is left to the
+// caller, and CheckVersion.
 func Parse(subject string, h nats.Header, body []byte) (Event, error) {
 	e := Event{Data: body}
 	if err := e.parseSubject(subject); err != nil {
@@ -97,7 +100,8 @@ func (e Event) cloudEvent() string {
 	return e.Type.CloudEvent()
 }
 
-// parseTime reads a time that can be written again: moments that leave the four-digit years in UTC cannot.
+// parseTime reads a time that can be written again: moments that leave the
+// four-digit years in UTC cannot.
 func parseTime(text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if year := t.UTC().Year(); err == nil && (year < 1 || year > 9999) {

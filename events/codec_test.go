@@ -16,7 +16,8 @@ import (
 
 func example() Event {
 	return Event{
-		ID: "r/rollout.g000001-2/turn_sampled/4", Run: "r", Type: TurnSampledType, Entity: "g000001-2", Route: "pool-shell",
+		ID: "r/rollout.g000001-2/turn_sampled/4", Run: "r", Type: TurnSampledType,
+		Entity: "g000001-2", Route: "pool-shell",
 		Source: "generator", Time: time.Date(2026, 5, 1, 12, 0, 0, 123456789, time.UTC), Prev: 41,
 		TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Data: json.RawMessage(`{"turn":4}`),
 	}
@@ -95,21 +96,27 @@ func TestParseRefuses(t *testing.T) {
 		change func(subject *string, h nats.Header)
 		want   error
 	}{
-		"another subject":    {func(s *string, _ nats.Header) { *s = "orders.new" }, ErrSubject},
-		"too few tokens":     {func(s *string, _ nats.Header) { *s = "rondo.v1.r.rollout.g000001-2" }, ErrSubject},
-		"too many tokens":    {func(s *string, _ nats.Header) { *s += ".more" }, ErrSubject},
-		"another version":    {func(s *string, _ nats.Header) { *s = strings.Replace(*s, "v1", "v2", 1) }, ErrSubject},
-		"no headers":         {func(_ *string, h nats.Header) { clear(h) }, ErrMalformed},
-		"no id":              {func(_ *string, h nats.Header) { delete(h, "ce-id") }, ErrMalformed},
-		"two ids":            {func(_ *string, h nats.Header) { h["ce-id"] = []string{"a", "b"} }, ErrMalformed},
-		"no time":            {func(_ *string, h nats.Header) { delete(h, "ce-time") }, ErrMalformed},
-		"a strange time":     {func(_ *string, h nats.Header) { h["ce-time"] = []string{"yesterday"} }, ErrMalformed},
-		"the year 10000":     {func(_ *string, h nats.Header) { h["ce-time"] = []string{"9999-12-31T23:59:59-01:00"} }, ErrMalformed},
-		"no prev":            {func(_ *string, h nats.Header) { delete(h, "ce-prev") }, ErrMalformed},
-		"a negative prev":    {func(_ *string, h nats.Header) { h["ce-prev"] = []string{"-1"} }, ErrMalformed},
-		"a strange decision": {func(_ *string, h nats.Header) { h["ce-decidedat"] = []string{"soon"}; h["ce-asof"] = []string{"1"} }, ErrMalformed},
+		"another subject": {func(s *string, _ nats.Header) { *s = "orders.new" }, ErrSubject},
+		"too few tokens":  {func(s *string, _ nats.Header) { *s = "rondo.v1.r.rollout.g000001-2" }, ErrSubject},
+		"too many tokens": {func(s *string, _ nats.Header) { *s += ".more" }, ErrSubject},
+		"another version": {func(s *string, _ nats.Header) { *s = strings.Replace(*s, "v1", "v2", 1) }, ErrSubject},
+		"no headers":      {func(_ *string, h nats.Header) { clear(h) }, ErrMalformed},
+		"no id":           {func(_ *string, h nats.Header) { delete(h, "ce-id") }, ErrMalformed},
+		"two ids":         {func(_ *string, h nats.Header) { h["ce-id"] = []string{"a", "b"} }, ErrMalformed},
+		"no time":         {func(_ *string, h nats.Header) { delete(h, "ce-time") }, ErrMalformed},
+		"a strange time":  {func(_ *string, h nats.Header) { h["ce-time"] = []string{"yesterday"} }, ErrMalformed},
+		"the year 10000": {func(_ *string, h nats.Header) { h["ce-time"] = []string{"9999-12-31T23:59:59-01:00"} },
+			ErrMalformed},
+		"no prev":         {func(_ *string, h nats.Header) { delete(h, "ce-prev") }, ErrMalformed},
+		"a negative prev": {func(_ *string, h nats.Header) { h["ce-prev"] = []string{"-1"} }, ErrMalformed},
+		"a strange decision": {func(_ *string,
+			h nats.Header) {
+			h["ce-decidedat"] = []string{"soon"}
+			h["ce-asof"] = []string{"1"}
+		}, ErrMalformed},
 		"decided on nothing": {func(_ *string, h nats.Header) { h["ce-decidedat"] = h["ce-time"] }, ErrMalformed},
-		"upper-case headers": {func(_ *string, h nats.Header) { h["Ce-Id"] = h["ce-id"]; delete(h, "ce-id") }, ErrMalformed},
+		"upper-case headers": {func(_ *string, h nats.Header) { h["Ce-Id"] = h["ce-id"]; delete(h, "ce-id") },
+			ErrMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			msg := example().Message()
@@ -128,9 +135,11 @@ func FuzzParse(f *testing.F) {
 	f.Add(msg.Subject, e.ID, msg.Header["ce-time"][0], "41", msg.Header["ce-decidedat"][0], "3", []byte("{}"))
 	f.Add("rondo.v1.....", "", "", "", "", "", []byte(nil))
 	f.Add("rondo.v1.r.rollout.x.started", "id", "2026-05-01T12:00:00+05:30", "0", "", "9", []byte("null"))
-	f.Add("rondo.v1.r.rollout.x.started", "id", "9999-12-31T23:59:59-01:00", "0", "0000-01-01T00:00:00+01:00", "9", []byte("null"))
+	f.Add("rondo.v1.r.rollout.x.started", "id", "9999-12-31T23:59:59-01:00", "0",
+		"0000-01-01T00:00:00+01:00", "9", []byte("null"))
 	f.Fuzz(func(t *testing.T, subject, id, at, prev, decided, asOf string, body []byte) {
-		h := nats.Header{"ce-id": {id}, "ce-time": {at}, "ce-prev": {prev}, "ce-decidedat": {decided}, "ce-asof": {asOf}}
+		h := nats.Header{"ce-id": {id}, "ce-time": {at}, "ce-prev": {prev},
+			"ce-decidedat": {decided}, "ce-asof": {asOf}}
 		e, err := Parse(subject, h, body)
 		if err != nil {
 			if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrSubject) {
@@ -156,13 +165,15 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.ID != "r/batch.trainer/ready/7" || e.Subject() != "rondo.v1.r.batch.trainer.ready" || e.Chain() != "rondo.v1.r.batch.trainer.>" {
+	if e.ID != "r/batch.trainer/ready/7" || e.Subject() != "rondo.v1.r.batch.trainer.ready" ||
+		e.Chain() != "rondo.v1.r.batch.trainer.>" {
 		t.Errorf("id %s, subject %s, chain %s", e.ID, e.Subject(), e.Chain())
 	}
 	if b, err := Data[BatchReady](e); err != nil || b.Step != 7 {
 		t.Errorf("data %+v, %v", b, err)
 	}
-	if _, err := New("r", BatchReadyType, "trainer", "0", func() {}); err == nil || !strings.Contains(err.Error(), "encode batch.ready of trainer") {
+	if _, err := New("r", BatchReadyType, "trainer", "0", func() {}); err == nil ||
+		!strings.Contains(err.Error(), "encode batch.ready of trainer") {
 		t.Errorf("a payload that is none: %v", err)
 	}
 	e.Data = json.RawMessage(`{"step":"seven"}`)
@@ -182,12 +193,14 @@ func TestNames(t *testing.T) {
 		t.Error("keys of steps do not sort as steps do")
 	}
 	for s, want := range map[string]bool{"a": true, "A-b_9": true, "_": true, strings.Repeat("x", 64): true,
-		"": false, strings.Repeat("x", 65): false, "a.b": false, "a b": false, "*": false, ">": false, "ä": false, "a\n": false, "a/b": false} {
+		"": false, strings.Repeat("x", 65): false, "a.b": false, "a b": false, "*": false, ">": false, "ä": false,
+		"a\n": false, "a/b": false} {
 		if runfile.ValidToken(s) != want {
 			t.Errorf("token %q: %v", s, !want)
 		}
 	}
-	for s, want := range map[string]bool{"run-1": true, "in": true, "INN": true, "_": false, "IN": false, "DEAD": false, "": false, "a.b": false} {
+	for s, want := range map[string]bool{"run-1": true, "in": true, "INN": true, "_": false, "IN": false, "DEAD": false,
+		"": false, "a.b": false} {
 		if ValidRun(s) != want {
 			t.Errorf("run %q: %v", s, !want)
 		}
@@ -202,7 +215,8 @@ func TestIntakeSubject(t *testing.T) {
 			t.Errorf("%s is read as %s %s %s, %v", s, run, got, entity, err)
 		}
 	}
-	for _, s := range []string{"", "rondo.in", "rondo.in.r.run.r", "rondo.in.r.run.r.opened.more", "rondo.v1.r.run.r.opened", "rondo.in.r.run..opened", "rondo.in.r.run.*.opened", "rondo.in.r r.run.r.opened"} {
+	for _, s := range []string{"", "rondo.in", "rondo.in.r.run.r", "rondo.in.r.run.r.opened.more",
+		"rondo.v1.r.run.r.opened", "rondo.in.r.run..opened", "rondo.in.r.run.*.opened", "rondo.in.r r.run.r.opened"} {
 		if run, typ, entity, err := ParseIntakeSubject(s); err == nil {
 			t.Errorf("%q is read as %s %s %s", s, run, typ, entity)
 		}

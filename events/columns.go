@@ -12,7 +12,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A packed body holds a payload's tokens behind its JSON document instead of in it, where a number takes up to 12 bytes:
+// A packed body holds a payload's tokens behind its JSON document instead of in it, where a
+// number takes up to 12 bytes:
 //
 //	magic      4 bytes, the last of them the layout's version
 //	document   its length as a uvarint, and the JSON without prompt_delta, token_ids and logprobs
@@ -20,9 +21,11 @@ import (
 //	signs      a byte, 1 where the frame has the signs of the log-probabilities; 0 where all are negative
 //	columns    one zstd frame
 //
-// The frame holds the ids of all turns (prompt_delta, then token_ids) as little-endian uint32, in four planes, the lowest bytes first, and then their log-probabilities as
-// float32: the lowest 7 bits of the mantissas without a gap, the middle bytes and the upper bytes of the mantissas, the exponents, and the signs, 8 in a byte, 1 for negative.
-// Planes of ids, mantissas, exponents and signs are blocks of their own, because what is compressed well must not stand among random bits.
+// The frame holds the ids of all turns (prompt_delta, then token_ids) as little-endian uint32, in
+// four planes, the lowest bytes first, and then their log-probabilities as float32: the lowest 7
+// bits of the mantissas without a gap, the middle bytes and the upper bytes of the mantissas, the
+// exponents, and the signs, 8 in a byte, 1 for negative. Planes of ids, mantissas, exponents and
+// signs are blocks of their own, because what is compressed well must not stand among random bits.
 
 var (
 	packedMagic = []byte{0, 'R', 'T'} // and the layout
@@ -32,7 +35,8 @@ var (
 const (
 	// minPacked is the number of tokens from which a packed body is smaller.
 	minPacked = 16
-	// maxPacked bounds the tokens of a packed body, and so what a hostile one takes in memory. More of them are written as JSON.
+	// maxPacked bounds the tokens of a packed body, and so what a hostile one takes in memory. More
+	// of them are written as JSON.
 	maxPacked = 4 << 20
 	width     = 4 // bytes of an id and of a log-probability
 )
@@ -145,7 +149,8 @@ func planesOf(column []uint32) [][]byte {
 
 // compressors are costly to make.
 var compressors = sync.Pool{New: func() any {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderCRC(false),
 		zstd.WithAllLitEntropyCompression(true), zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		panic(err) // the options are wrong
@@ -154,7 +159,8 @@ var compressors = sync.Pool{New: func() any {
 }}
 
 var decompressor = sync.OnceValue(func() *zstd.Decoder {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(8<<20), zstd.WithDecoderLowmem(true))
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecodeAllCapLimit(true),
+		zstd.WithDecoderMaxWindow(8<<20), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		panic(err)
 	}

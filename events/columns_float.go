@@ -2,11 +2,13 @@ package events
 
 import "math"
 
-// This file is about log-probabilities in packed bodies: float32 in parts that are random, or are not.
+// This file is about log-probabilities in packed bodies: float32 in parts
+// that are random, or are not.
 
 const lowBits = 7 // of a mantissa's 23, below two whole bytes
 
-// split32 is numbers in blocks: mantissas and exponents, and the signs unless all are negative, which signs says.
+// split32 is numbers in blocks: mantissas and exponents, and the signs unless all are
+// negative, which signs says.
 func split32(list []float32) (blocks [][]byte, signs byte) {
 	n := len(list)
 	low := (lowBits*n + 7) / 8
@@ -56,7 +58,8 @@ func (f floats) value(parts []byte, i int) float32 {
 	if at%8+lowBits > 8 {
 		first |= uint32(parts[at/8+1]) << 8
 	}
-	v := first>>(at%8)&(1<<lowBits-1) | uint32(parts[low+i])<<lowBits | uint32(parts[low+f.n+i])<<(lowBits+8) | uint32(parts[low+2*f.n+i])<<23
+	v := first>>(at%8)&(1<<lowBits-1) | uint32(parts[low+i])<<lowBits | uint32(parts[low+f.n+i])<<(lowBits+8) |
+		uint32(parts[low+2*f.n+i])<<23
 	if !f.signs || parts[low+3*f.n+i/8]>>(i%8)&1 == 1 {
 		v |= 1 << 31
 	}

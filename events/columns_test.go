@@ -17,8 +17,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// sampledTurn makes a turn with tokens as models sample them: ids of a vocabulary of 151,936 by Zipf's law, with passages that repeat, and
-// log-probabilities that are mostly near 0 and use all of their 24 bits.
+// sampledTurn makes a turn with tokens as models sample them: ids of a vocabulary of 151,936
+// by Zipf's law, with passages that repeat, and log-probabilities that are mostly near 0 and
+// use all of their 24 bits.
 func sampledTurn(seed uint64, prompt, sampled int) TurnSampled {
 	const vocabulary = 151_936
 	rng := rand.New(rand.NewPCG(seed, 7))
@@ -33,14 +34,16 @@ func sampledTurn(seed uint64, prompt, sampled int) TurnSampled {
 		}
 		all = append(all, int32(names[zipf.Uint64()]))
 	}
-	t := TurnSampled{Turn: 3, Content: "an answer", PromptDelta: all[:prompt:prompt], TokenIDs: all[prompt:], Logprobs: make([]float32, sampled), PolicyVersion: 4, FinishReason: "stop"}
+	t := TurnSampled{Turn: 3, Content: "an answer", PromptDelta: all[:prompt:prompt], TokenIDs: all[prompt:],
+		Logprobs: make([]float32, sampled), PolicyVersion: 4, FinishReason: "stop"}
 	for i := range t.Logprobs {
 		t.Logprobs[i] = -float32(math.Exp(2.5*rng.NormFloat64() - 3))
 	}
 	return t
 }
 
-// packedPer is what each sampled token takes: the body beside that of the same turn without sampled tokens.
+// packedPer is what each sampled token takes: the body beside that of the same
+// turn without sampled tokens.
 func packedPer(t testing.TB, turn TurnSampled) (packed, plain float64) {
 	t.Helper()
 	without := turn
@@ -59,7 +62,8 @@ func packedPer(t testing.TB, turn TurnSampled) (packed, plain float64) {
 	return float64(p-p0) / n, float64(q-q0) / n
 }
 
-// TestBytesOfSampledTokens: a token that was sampled takes at most 6 bytes on the log, id and log-probability with all of its bits.
+// TestBytesOfSampledTokens: a token that was sampled takes at most 6 bytes on the log, id and
+// log-probability with all of its bits.
 func TestBytesOfSampledTokens(t *testing.T) {
 	for _, c := range []struct {
 		prompt, sampled int
@@ -68,7 +72,8 @@ func TestBytesOfSampledTokens(t *testing.T) {
 		packed, plain := packedPer(t, sampledTurn(1, c.prompt, c.sampled))
 		t.Logf("%5d tokens behind %3d: %.2f bytes for each, %.2f as JSON", c.sampled, c.prompt, packed, plain)
 		if packed > c.most {
-			t.Errorf("%d tokens behind %d take %.2f bytes for each, want at most %g", c.sampled, c.prompt, packed, c.most)
+			t.Errorf("%d tokens behind %d take %.2f bytes for each, want at most %g", c.sampled,
+				c.prompt, packed, c.most)
 		}
 	}
 }
@@ -80,7 +85,8 @@ func TestPackedRoundTrip(t *testing.T) {
 	odd.Logprobs[0], odd.Logprobs[1], odd.Logprobs[2] = 0, float32(math.Copysign(0, -1)), -math.MaxFloat32
 	odd.Logprobs[3] = -math.SmallestNonzeroFloat32
 	onlyPrompt := TurnSampled{PromptDelta: odd.PromptDelta}
-	for name, want := range map[string]TurnSampled{"odd values": odd, "a prompt alone": onlyPrompt, "long": sampledTurn(2, 9, 200_000), "no logprobs": {TokenIDs: odd.TokenIDs}} {
+	for name, want := range map[string]TurnSampled{"odd values": odd, "a prompt alone": onlyPrompt,
+		"long": sampledTurn(2, 9, 200_000), "no logprobs": {TokenIDs: odd.TokenIDs}} {
 		e, err := New("r", TurnSampledType, "g000001-0", "3", want)
 		if err != nil || !bytes.HasPrefix(e.Data, packedMagic) {
 			t.Fatalf("%s: it is not packed (%v)", name, err)
@@ -108,7 +114,8 @@ func TestPackedRoundTrip(t *testing.T) {
 
 // TestPackedCopies: a fork's turns are packed in one body.
 func TestPackedCopies(t *testing.T) {
-	want := RolloutCopied{Turns: []TurnSampled{sampledTurn(1, 5, 50), {Turn: 1, TextOnly: true}, sampledTurn(2, 1, 7)}, Tools: []ToolsCompleted{{Turn: 0, Runner: "r", Workspace: &storage.Ref{Key: "blobs/w", SHA256: "d", Size: 7}}}}
+	want := RolloutCopied{Turns: []TurnSampled{sampledTurn(1, 5, 50), {Turn: 1, TextOnly: true}, sampledTurn(2, 1, 7)},
+		Tools: []ToolsCompleted{{Turn: 0, Runner: "r", Workspace: &storage.Ref{Key: "blobs/w", SHA256: "d", Size: 7}}}}
 	e, err := New("r", RolloutCopiedType, "g000002-0", "0", want)
 	if err != nil || !bytes.HasPrefix(e.Data, packedMagic) {
 		t.Fatalf("it is not packed (%v)", err)
@@ -118,7 +125,8 @@ func TestPackedCopies(t *testing.T) {
 	}
 	// The collection of garbage and the audit look for references without the tokens.
 	document, err := Document(e.Data)
-	if refs, err2 := storage.References(document); err != nil || err2 != nil || !reflect.DeepEqual(refs, []storage.Ref{*want.Tools[0].Workspace}) {
+	if refs, err2 := storage.References(document); err != nil || err2 != nil ||
+		!reflect.DeepEqual(refs, []storage.Ref{*want.Tools[0].Workspace}) {
 		t.Errorf("the references in it are %v (%v, %v)", refs, err, err2)
 	}
 }
@@ -142,7 +150,8 @@ func TestPlainTokens(t *testing.T) {
 	}
 }
 
-// TestHostileColumns: bodies that nobody wrote are malformed, and take no more memory than the bound.
+// TestHostileColumns: bodies that nobody wrote are malformed, and take no
+// more memory than the bound.
 func TestHostileColumns(t *testing.T) {
 	zeros := func(n int) []byte {
 		e, _ := zstd.NewWriter(nil)
@@ -166,13 +175,15 @@ func TestHostileColumns(t *testing.T) {
 		"negative":   body(`{}`, []uint64{1, 0, 9, 9, 0}, zeros(36+8+27)),
 		"with signs": body(`{}`, []uint64{1, 0, 9, 9, 1}, zeros(36+8+27+2)),
 	} {
-		if got, err := Data[TurnSampled](Event{Data: good}); err != nil || len(got.Logprobs) != 9 || math.Signbit(float64(got.Logprobs[8])) != (name == "negative") {
+		if got, err := Data[TurnSampled](Event{Data: good}); err != nil || len(got.Logprobs) != 9 ||
+			math.Signbit(float64(got.Logprobs[8])) != (name == "negative") {
 			t.Fatalf("%s: %+v, %v", name, got, err)
 		}
 	}
 	for name, hostile := range map[string][]byte{
-		"a document beyond the body":   append(bytes.Clone(packedMagic), layout, 0xff, 0xff, 3, '{', '}'),
-		"an endless length":            append(append(bytes.Clone(packedMagic), layout), bytes.Repeat([]byte{0xff}, 20)...),
+		"a document beyond the body": append(bytes.Clone(packedMagic), layout, 0xff, 0xff, 3, '{', '}'),
+		"an endless length": append(append(bytes.Clone(packedMagic), layout),
+			bytes.Repeat([]byte{0xff}, 20)...),
 		"no length":                    append(bytes.Clone(packedMagic), layout),
 		"no layout":                    packedMagic,
 		"four bytes for each number":   body(`{}`, []uint64{1, 0, 9, 9, 0}, zeros(72)),
@@ -217,14 +228,16 @@ func FuzzColumns(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(turn.TokenIDs)+len(turn.PromptDelta)+len(turn.Logprobs) > maxPacked && bytes.HasPrefix(body, packedMagic) {
+		if len(turn.TokenIDs)+len(turn.PromptDelta)+len(turn.Logprobs) > maxPacked &&
+			bytes.HasPrefix(body, packedMagic) {
 			t.Fatalf("%d tokens", len(turn.TokenIDs))
 		}
 		again, err := Encode(turn)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Data[TurnSampled](Event{Data: again}); err != nil || !reflect.DeepEqual(normal(got), normal(turn)) {
+		if got, err := Data[TurnSampled](Event{Data: again}); err != nil ||
+			!reflect.DeepEqual(normal(got), normal(turn)) {
 			t.Fatalf("%+v becomes %+v, %v", turn, got, err)
 		}
 	})
@@ -262,7 +275,8 @@ func BenchmarkTokens(b *testing.B) {
 	}
 }
 
-// TestRecordedColumns: a packed body is read as the Python client reads it, whose test has the same file.
+// TestRecordedColumns: a packed body is read as the Python client reads it,
+// whose test has the same file.
 func TestRecordedColumns(t *testing.T) {
 	body, err := os.ReadFile("testdata/turn.packed")
 	text, err2 := os.ReadFile("testdata/turn.json")

@@ -6,14 +6,16 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// Continued says which run a run continues, and holds what it takes along, so that whoever reads the new run alone decides as it did.
+// Continued says which run a run continues, and holds what it takes along, so that whoever reads
+// the new run alone decides as it did.
 type Continued struct {
 	Run string `json:"run" jsonschema:"pattern=^[A-Za-z0-9_-]{1\\,64}$"`
 	// Until is the last event of that run that counted.
 	Until uint64 `json:"until" jsonschema:"minimum=1"`
 	// PolicyVersion is the one that the new run begins at; 0 where its policy is another one.
 	PolicyVersion int64 `json:"policy_version,omitempty" jsonschema:"minimum=0"`
-	// Groups and Drawn are how many groups were opened, and tasks drawn, in all runs before: seeds and epochs go on behind them.
+	// Groups and Drawn are how many groups were opened, and tasks drawn, in all runs before: seeds
+	// and epochs go on behind them.
 	Groups int64 `json:"groups,omitempty" jsonschema:"minimum=0"`
 	Drawn  int64 `json:"drawn,omitempty" jsonschema:"minimum=0"`
 	// MeanTokens is the moving average of a group's tokens, and Measured how many groups are in it.
@@ -42,10 +44,12 @@ func (t TaskLearnt) Nothing() bool {
 	return t.PassRate == nil && t.Baseline == nil && len(t.Baselines) == 0 && !t.Misfit
 }
 
-// maxBefore bounds the counts of what happened before a run, so that sums with its own do not overflow.
+// maxBefore bounds the counts of what happened before a run, so that sums with
+// its own do not overflow.
 const maxBefore = 1 << 40
 
-// Validate checks what a run with a configuration says that it takes along, beyond what its schema does.
+// Validate checks what a run with a configuration says that it takes along,
+// beyond what its schema does.
 func (c *Continued) Validate(run string, cfg runfile.RunConfig) error {
 	switch {
 	case !ValidRun(c.Run) || c.Run == run:
@@ -55,7 +59,8 @@ func (c *Continued) Validate(run string, cfg runfile.RunConfig) error {
 	case c.MeanTokens < 0 || c.MeanTokens > maxBefore:
 		return fmt.Errorf("continues %s: mean_tokens is %g", c.Run, c.MeanTokens)
 	}
-	counts := map[string]int64{"policy_version": c.PolicyVersion, "groups": c.Groups, "drawn": c.Drawn, "measured": c.Measured}
+	counts := map[string]int64{"policy_version": c.PolicyVersion, "groups": c.Groups,
+		"drawn": c.Drawn, "measured": c.Measured}
 	for feed, step := range c.Steps {
 		counts["steps."+feed] = step
 	}

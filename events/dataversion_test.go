@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestDataVersions: a known type in a later data version is refused, and an unknown type in any version is read, so that a reader may skip it.
-// Either is written again as it was.
+// TestDataVersions: a known type in a later data version is refused, and an unknown type in any
+// version is read, so that a reader may skip it. Either is written again as it was.
 func TestDataVersions(t *testing.T) {
 	for _, c := range []struct {
 		typ    Type
@@ -35,7 +35,8 @@ func TestDataVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.CheckVersion(); errors.Is(err, ErrNewer) != c.newer || (err != nil) != c.newer || errors.Is(err, ErrMalformed) {
+		if err := e.CheckVersion(); errors.Is(err, ErrNewer) != c.newer || (err != nil) != c.newer ||
+			errors.Is(err, ErrMalformed) {
 			t.Errorf("%s %q: %v", c.typ, c.ceType, err)
 		}
 		if got := e.Message().Header[headerType][0]; versionOf(got) != versionOf(c.ceType) {

@@ -1,5 +1,6 @@
-// Package events says what can happen in a run: the event types and their payloads, the subjects that
-// carry them, and the codec between an [Event] and a NATS message (CloudEvents 1.0, binary mode).
+// Package events says what can happen in a run: the event types and their payloads, the
+// subjects that carry them, and the codec between an [Event] and a NATS message
+// (CloudEvents 1.0, binary mode).
 package events
 
 import (
@@ -13,38 +14,45 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// Catalogue is the reserved run name of facts that outlive a run: weights, run openings, dead letters.
+// Catalogue is the reserved run name of facts that outlive a run: weights,
+// run openings, dead letters.
 const Catalogue = "_"
 
 // Event is one immutable fact as it stands on the log.
 type Event struct {
-	ID     string // <run>/<entity>.<id>/<type>/<ordinal>: derived, so that doing the same thing twice names the same event
+	// <run>/<entity>.<id>/<type>/<ordinal>: derived, so that doing the same thing
+	// twice names the same event
+	ID     string
 	Run    string
 	Type   Type
 	Entity string // id of the entity, for example g000123-4
 	Route  string // last subject token of routed types: who should act on it; "" where the type has no route
 	Source string // the service or outsider that stated the fact
 	Time   time.Time
-	// Prev is the stream sequence of the link before this one in its entity's chain, 0 for the first.
+	// Prev is the stream sequence of the link before this one in its
+	// entity's chain, 0 for the first.
 	Prev uint64
 	// Seq is the stream sequence, 0 until the event is on the log.
 	Seq uint64
-	// AsOf and DecidedAt are set on decided facts: the last sequence that the decision saw, and its clock.
+	// AsOf and DecidedAt are set on decided facts: the last sequence that the
+	// decision saw, and its clock.
 	AsOf      uint64
 	DecidedAt time.Time
 	// TraceParent is the W3C trace context of the work that caused the event.
 	TraceParent string
 	// Data is the payload as it is on the log, packed or not: see Decode and JSON.
 	Data json.RawMessage
-	// Expires is after what time the server removes the event, at least a second; 0 is never. It is no part of the recorded event. Only an event of
-	// the catalogue that is alone on its chain may expire: no link may be missing behind another one.
+	// Expires is after what time the server removes the event, at least a second; 0 is never. It is
+	// no part of the recorded event. Only an event of the catalogue that is alone on its chain may
+	// expire: no link may be missing behind another one.
 	Expires time.Duration
-	// version is the data version of Data where that is a later one than this program writes; else 0.
+	// version is the data version of Data where that is a later one than
+	// this program writes; else 0.
 	version int
 }
 
-// New makes an event whose identity is derived from what it is about. Ordinal tells events of one type
-// and entity apart: the turn, the step, the version.
+// New makes an event whose identity is derived from what it is about. Ordinal tells events of one
+// type and entity apart: the turn, the step, the version.
 func New(run string, t Type, entity, ordinal string, data any) (Event, error) {
 	body, err := Encode(data)
 	if err != nil {
@@ -70,8 +78,8 @@ func Data[T any](e Event) (T, error) {
 	return v, nil
 }
 
-// Chain is the subject filter over all links of one entity. It is the only place that spells the filter:
-// the server compares filter strings literally when it looks for appends in flight.
+// Chain is the subject filter over all links of one entity. It is the only place that spells the
+// filter: the server compares filter strings literally when it looks for appends in flight.
 func Chain(run string, kind, entity string) string {
 	return SubjectPrefix + run + "." + kind + "." + entity + ".>"
 }

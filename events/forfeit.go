@@ -5,10 +5,12 @@ import (
 	"github.com/rondo-rl/rondo/wording"
 )
 
-// Forfeit says why a rollout's tests gave no reward, where that is the doing of its agent: the same tests give one over the task's snapshot. Its reward
-// is 0, or less where other components weigh against it.
+// Forfeit says why a rollout's tests gave no reward, where that is the doing of its agent: the
+// same tests give one over the task's snapshot. Its reward is 0, or less where other
+// components weigh against it.
 type Forfeit struct {
-	// Class is what fault.ClassOf says, or sandbox where that of the tests ended under them, each time.
+	// Class is what fault.ClassOf says, or sandbox where that of the tests
+	// ended under them, each time.
 	Class   string `json:"class" jsonschema:"enum=workspace,enum=timeout,enum=oom,enum=tampered,enum=no_reward,enum=bad_reward,enum=sandbox"`
 	Message string `json:"message,omitempty"`
 }

@@ -9,20 +9,25 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// hintedSamples are two: tokens 2 to 4 of the first are sampled in turn 0 and 6 in turn 1, token 1 of the second in turn 2.
+// hintedSamples are two: tokens 2 to 4 of the first are sampled in turn 0 and 6 in turn 1, token 1
+// of the second in turn 2.
 var hintedSamples = []storage.Sample{
-	{Tokens: make([]int32, 8), Turns: []storage.TurnSpan{{Start: 2, Length: 3, Turn: 0}, {Start: 6, Length: 1, Turn: 1}}},
+	{Tokens: make([]int32, 8), Turns: []storage.TurnSpan{{Start: 2, Length: 3, Turn: 0},
+		{Start: 6, Length: 1, Turn: 1}}},
 	{Tokens: make([]int32, 2), Turns: []storage.TurnSpan{{Start: 1, Length: 1, Turn: 2}}},
 }
 
-// TestHintRows: a hint comes to its sample, and is inserted before the first sampled token of its turn unless it says where.
+// TestHintRows: a hint comes to its sample, and is inserted before the first sampled token of its
+// turn unless it says where.
 func TestHintRows(t *testing.T) {
 	said := events.RolloutHinted{Hints: []events.Hint{
-		{Start: 3, Length: 2, Text: "a"}, {Start: 6, Length: 1, Text: "b", Tokens: []int32{7}, At: new(5)}, {Sample: 1, Start: 1, Length: 1, Text: "c"},
+		{Start: 3, Length: 2, Text: "a"}, {Start: 6, Length: 1, Text: "b", Tokens: []int32{7}, At: new(5)},
+		{Sample: 1, Start: 1, Length: 1, Text: "c"},
 	}}
 	rows, err := said.Rows(hintedSamples)
 	want := [][]storage.Hint{
-		{{Turn: 0, Start: 3, Length: 2, At: 2, Text: "a"}, {Turn: 1, Start: 6, Length: 1, At: 5, Text: "b", Tokens: []int32{7}}},
+		{{Turn: 0, Start: 3, Length: 2, At: 2, Text: "a"},
+			{Turn: 1, Start: 6, Length: 1, At: 5, Text: "b", Tokens: []int32{7}}},
 		{{Turn: 2, Start: 1, Length: 1, At: 1, Text: "c"}},
 	}
 	if err != nil || !reflect.DeepEqual(rows, want) {
@@ -33,7 +38,8 @@ func TestHintRows(t *testing.T) {
 	}
 }
 
-// TestHintsThatDoNotFit: a hint about other tokens than sampled ones of one turn is refused, whatever its numbers are.
+// TestHintsThatDoNotFit: a hint about other tokens than sampled ones of one turn is refused,
+// whatever its numbers are.
 func TestHintsThatDoNotFit(t *testing.T) {
 	right := events.Hint{Start: 2, Length: 3, Text: "a"}
 	with := func(change func(*events.Hint)) []events.Hint {
@@ -53,22 +59,25 @@ func TestHintsThatDoNotFit(t *testing.T) {
 		"tokens 1 to 3 of sample 0 are not all": with(func(h *events.Hint) { h.Start = 1 }),
 		"tokens 2 to 6 of sample 0 are not all": with(func(h *events.Hint) { h.Length = 5 }),
 		"a text of 0 bytes":                     with(func(h *events.Hint) { h.Text = "" }),
-		"a text of 4098 bytes":                  with(func(h *events.Hint) { h.Text = strings.Repeat("é", events.MaxHintText/2+1) }),
-		"1025 tokens to insert":                 with(func(h *events.Hint) { h.Tokens = make([]int32, 1025) }),
-		"token id -4":                           with(func(h *events.Hint) { h.Tokens = []int32{-4} }),
-		"at 3: want 0 to":                       with(func(h *events.Hint) { h.At = new(3) }),
-		"at -1: want 0 to":                      with(func(h *events.Hint) { h.At = new(-1) }),
-		"17 hints (limit 16)":                   make([]events.Hint, 17),
-		"hint 1: its span begins before":        {right, {Start: 4, Length: 1, Text: "b"}},
-		"hint 1: its span begins before the":    {{Sample: 1, Start: 1, Length: 1, Text: "b"}, right},
+		"a text of 4098 bytes": with(
+			func(h *events.Hint) { h.Text = strings.Repeat("é", events.MaxHintText/2+1) }),
+		"1025 tokens to insert":              with(func(h *events.Hint) { h.Tokens = make([]int32, 1025) }),
+		"token id -4":                        with(func(h *events.Hint) { h.Tokens = []int32{-4} }),
+		"at 3: want 0 to":                    with(func(h *events.Hint) { h.At = new(3) }),
+		"at -1: want 0 to":                   with(func(h *events.Hint) { h.At = new(-1) }),
+		"17 hints (limit 16)":                make([]events.Hint, 17),
+		"hint 1: its span begins before":     {right, {Start: 4, Length: 1, Text: "b"}},
+		"hint 1: its span begins before the": {{Sample: 1, Start: 1, Length: 1, Text: "b"}, right},
 	} {
-		if rows, err := (events.RolloutHinted{Hints: list}).Rows(hintedSamples); err == nil || !strings.Contains(err.Error(), want) {
+		if rows, err := (events.RolloutHinted{Hints: list}).Rows(hintedSamples); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, %v", want, rows, err)
 		}
 	}
 }
 
-// TestSpanLogprobs: the first token of a span may have any log-probability, and what no teacher says is no number.
+// TestSpanLogprobs: the first token of a span may have any log-probability, and what no
+// teacher says is no number.
 func TestSpanLogprobs(t *testing.T) {
 	data := events.PackLogprobs([][]float32{{-0.5, -1}, {-2}})
 	lists, err := events.UnpackSpans(data, []int{2, 1})

@@ -26,8 +26,9 @@ func (t *TurnSampled) View() View {
 	return s
 }
 
-// SegmentImages are the images of each sample of an episode with such turns, without those that its agent has left behind. The prompt
-// of a segment that goes on with an earlier turn has that one's images, too, if it has tokens.
+// SegmentImages are the images of each sample of an episode with such turns, without those that its
+// agent has left behind. The prompt of a segment that goes on with an earlier turn has that one's
+// images, too, if it has tokens.
 func SegmentImages(turns []View, left []int, textOnly bool) (samples [][]storage.Image) {
 	of := make([]int, len(turns))
 	for i, t := range turns {
@@ -59,7 +60,8 @@ func imagesUpTo(turns []View, at *int) (images []storage.Image) {
 	return images
 }
 
-// OtherImages is the first of a trajectory's samples whose images are not those that the turns show, in their order; -1 if there is none.
+// OtherImages is the first of a trajectory's samples whose images are not those that the turns
+// show, in their order; -1 if there is none.
 func OtherImages(samples []storage.Sample, shown [][]storage.Image) int {
 	for i := range max(len(samples), len(shown)) {
 		var has, want []storage.Image

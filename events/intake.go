@@ -15,7 +15,8 @@ const IntakePrefix = "rondo.in."
 
 // Headers of a submission.
 const (
-	// HeaderMessageID de-duplicates what an outsider sends again, and identifies facts that may repeat.
+	// HeaderMessageID de-duplicates what an outsider sends again, and
+	// identifies facts that may repeat.
 	HeaderMessageID = nats.MsgIdHdr
 	// HeaderReply names a subject on which the intake answers with an IntakeAnswer over core NATS.
 	HeaderReply = "Rondo-Reply"
@@ -28,8 +29,8 @@ type IntakeAnswer struct {
 	ID       string `json:"id,omitempty"`
 	Sequence uint64 `json:"sequence,omitempty"`
 	Error    string `json:"error,omitempty"`
-	// RetryAfterMS is set where only a quota is spent: the fact is neither refused for good nor recorded, and may be stated again after
-	// that many milliseconds.
+	// RetryAfterMS is set where only a quota is spent: the fact is neither refused for good nor
+	// recorded, and may be stated again after that many milliseconds.
 	RetryAfterMS int64 `json:"retry_after_ms,omitempty"`
 }
 
@@ -47,7 +48,8 @@ func ParseIntakeSubject(subject string) (run string, t Type, entity string, err 
 	}
 	for i, name := range []string{"run", "kind", "entity", "type"} {
 		if !runfile.ValidToken(tokens[i]) {
-			return "", "", "", fmt.Errorf("subject %q: %s %q: use letters, digits, - and _, at most 64", subject, name, tokens[i])
+			return "", "", "", fmt.Errorf("subject %q: %s %q: use letters, digits, - and _, at most 64", subject, name,
+				tokens[i])
 		}
 	}
 	return tokens[0], Type(tokens[1] + "." + tokens[3]), tokens[2], nil

@@ -13,8 +13,9 @@ import (
 // RunOpened is the first fact of a run and holds its whole configuration.
 type RunOpened struct {
 	Config runfile.RunConfig `json:"config"`
-	// PolicyVersion is the last version of the run's policy that was published when the run was opened; 0 before the first. The intake looks it
-	// up, so that the first groups begin at it, however late the run learns of the version itself.
+	// PolicyVersion is the last version of the run's policy that was published when the run was
+	// opened; 0 before the first. The intake looks it up, so that the first groups begin at it,
+	// however late the run learns of the version itself.
 	PolicyVersion int64 `json:"policy_version,omitempty" jsonschema:"minimum=0"`
 	// Replays is set where the run's rollouts are those of another one.
 	Replays *Replayed `json:"replays,omitempty"`
@@ -42,7 +43,8 @@ type Replayed struct {
 // RunPaused stops the sampler from opening groups; rollouts in flight go on.
 type RunPaused struct {
 	Reason string `json:"reason,omitempty" jsonschema:"maxLength=1000"`
-	// Class is the kind of cause where Rondo itself pauses the run: one of the Pause constants, or the class of failures.
+	// Class is the kind of cause where Rondo itself pauses the run: one of the Pause constants,
+	// or the class of failures.
 	Class string `json:"class,omitempty" jsonschema:"maxLength=64"`
 }
 
@@ -57,7 +59,8 @@ const (
 	PauseNoSignal = "no_signal"
 	// PauseMisfit: no task of the run fits into the inference server's context.
 	PauseMisfit = "misfit"
-	// PauseLogprobGap: the trainer's log-probabilities of on-policy tokens are too far from the sampler's.
+	// PauseLogprobGap: the trainer's log-probabilities of on-policy tokens are
+	// too far from the sampler's.
 	PauseLogprobGap = "logprob_gap"
 )
 
@@ -78,7 +81,8 @@ type GroupOpened struct {
 	PolicyVersion int64  `json:"policy_version"` // the version in the run when the group was opened
 	// Origin is set where the members do not begin with the task's snapshot and instruction.
 	Origin *Origin `json:"origin,omitempty"`
-	// Session and Consent are those of the user whose session an outsider's group is, as in QuerySubmitted.
+	// Session and Consent are those of the user whose session an outsider's group
+	// is, as in QuerySubmitted.
 	Session string `json:"session,omitempty" jsonschema:"maxLength=128"`
 	Consent bool   `json:"consent,omitempty"`
 }
@@ -114,7 +118,8 @@ const (
 type GroupDropped struct {
 	Feed   string `json:"feed"`
 	Reason string `json:"reason" jsonschema:"enum=stale,enum=filtered"`
-	// Filter is the rule that a filtered group met: a name to count by, as Detail is a text to read.
+	// Filter is the rule that a filtered group met: a name to count by, as
+	// Detail is a text to read.
 	Filter    string `json:"filter,omitempty"`
 	Detail    string `json:"detail,omitempty"`
 	Staleness int64  `json:"staleness,omitempty"` // policy versions
@@ -133,7 +138,8 @@ type RolloutStarted struct {
 	Origin *Origin `json:"origin,omitempty"`
 }
 
-// Origin is where a fork begins: behind a turn, and its tools' answers, of another rollout of the same run.
+// Origin is where a fork begins: behind a turn, and its tools' answers, of another
+// rollout of the same run.
 type Origin struct {
 	Rollout string `json:"rollout"`
 	Turn    int    `json:"turn" jsonschema:"minimum=0"`
@@ -147,8 +153,8 @@ type RolloutForked struct {
 	Task string `json:"task"`
 }
 
-// RolloutCopied begins a fork with the turns of its origin, and what their tools answered and left in the workspace. They were sampled for
-// the origin: here they are context, and not trained on.
+// RolloutCopied begins a fork with the turns of its origin, and what their tools answered and left
+// in the workspace. They were sampled for the origin: here they are context, and not trained on.
 type RolloutCopied struct {
 	Turns []TurnSampled    `json:"turns"`
 	Tools []ToolsCompleted `json:"tools"`
@@ -175,68 +181,83 @@ type PromptMessage struct {
 // TurnSampled is one model generation.
 type TurnSampled struct {
 	Turn int `json:"turn" jsonschema:"minimum=0"` // from 0
-	// Prompt and After are set of external rollouts, whose prompts do not follow from the task: what the turn was asked with, all of
-	// it, or behind the conversation that ended with turn After. Turns form a tree: a harness may go back, or try twice.
+	// Prompt and After are set of external rollouts, whose prompts do not follow from the task:
+	// what the turn was asked with, all of it, or behind the conversation that ended with turn
+	// After. Turns form a tree: a harness may go back, or try twice.
 	Prompt []PromptMessage `json:"prompt,omitempty"`
 	After  *int            `json:"after,omitempty" jsonschema:"minimum=0"`
-	// RequestDigest names what the run's agent asked: conversation, tools and settings, without what
-	// differs where an agent is started anew. Its request is known by it then. Other rollouts have
-	// none.
+	// RequestDigest names what the run's agent asked: conversation, tools and settings,
+	// without what differs where an agent is started anew. Its request is known by it then.
+	// Other rollouts have none.
 	RequestDigest string     `json:"request_digest,omitempty" jsonschema:"maxLength=64"`
 	Content       string     `json:"content,omitempty"`
 	ToolCalls     []ToolCall `json:"tool_calls,omitempty"`
 	// Reasoning is absent where the server gives none, or leaves it in Content.
 	Reasoning *Reasoning `json:"reasoning,omitempty"`
-	// PromptDelta holds the prompt tokens since the end of the last turn, or the whole prompt when NewSegment is set.
+	// PromptDelta holds the prompt tokens since the end of the last turn, or the whole
+	// prompt when NewSegment is set.
 	PromptDelta []int32 `json:"prompt_delta,omitempty"`
 	TokenIDs    []int32 `json:"token_ids,omitempty"`
 	// Logprobs are the sampler's log-probabilities, one per sampled token, natural logarithm.
 	Logprobs []float32 `json:"logprobs,omitempty"`
-	// NewSegment: the prompt did not extend the last one exactly, so a new training sample begins here.
+	// NewSegment: the prompt did not extend the last one exactly, so a new
+	// training sample begins here.
 	NewSegment bool `json:"new_segment,omitempty"`
-	// SegmentCause is why a new segment begins, one of the Cause constants; absent of the first one, unless that has images, and where nobody recorded it.
+	// SegmentCause is why a new segment begins, one of the Cause constants; absent of the first
+	// one, unless that has images, and where nobody recorded it.
 	SegmentCause string `json:"segment_cause,omitempty" jsonschema:"pattern=^(thoughts|drift|history|summary|tools|system|rewritten|compacted|sibling|unrelated|images)$"`
-	// Root is the digest of what stands in a harness's prompt beside its messages: the tools that it offered, in their order, and what it told the chat template.
+	// Root is the digest of what stands in a harness's prompt beside its messages: the
+	// tools that it offered, in their order, and what it told the chat template.
 	// Absent where that was nothing.
 	Root string `json:"root,omitempty" jsonschema:"maxLength=64"`
-	// Conversation is what the run's `conversations` say of the turn's, the same of all its turns. Absent in runs without such rules.
+	// Conversation is what the run's `conversations` say of the turn's, the same of all its turns.
+	// Absent in runs without such rules.
 	Conversation *Conversation `json:"conversation,omitempty"`
-	// Summary is set of a turn in which the model summed its work up, as the context was full: the next turn's prompt has Content in place of
-	// everything that was said before. Rollouts that ran elsewhere have none.
+	// Summary is set of a turn in which the model summed its work up, as the context was full: the
+	// next turn's prompt has Content in place of everything that was said before. Rollouts that
+	// ran elsewhere have none.
 	Summary *Summary `json:"summary,omitempty"`
 	// TextOnly: the server gave no token ids, so this turn cannot be trained on.
 	TextOnly bool `json:"text_only,omitempty"`
-	// Sampling is how the turn was sampled, as the server was asked; absent where only the run's configuration says so. Requested is what a
-	// harness asked for, by its own names, and did not get where Sampling says otherwise.
+	// Sampling is how the turn was sampled, as the server was asked; absent where only the run's
+	// configuration says so. Requested is what a harness asked for, by its own names, and did not
+	// get where Sampling says otherwise.
 	Sampling  *runfile.Sampling `json:"sampling,omitempty"`
 	Requested map[string]any    `json:"requested,omitempty" jsonschema:"maxProperties=64"`
-	// Constrained names what of the request made the server sample from another distribution than the policy's, as a grammar does: log-probabilities of the
-	// turn's tokens are not the policy's.
+	// Constrained names what of the request made the server sample from another distribution than
+	// the policy's, as a grammar does: log-probabilities of the turn's tokens are not the policy's.
 	Constrained []string `json:"constrained,omitempty" jsonschema:"maxItems=64"`
-	// ContextLimit is how many tokens the server's context has for prompt and answer together, where that left the turn fewer than the run's
-	// max_tokens: Sampling says how many.
+	// ContextLimit is how many tokens the server's context has for prompt and answer together,
+	// where that left the turn fewer than the run's max_tokens: Sampling says how many.
 	ContextLimit int `json:"context_limit,omitempty" jsonschema:"minimum=0"`
-	// RoomTold tells the model behind the turn's tool results how much of its context is used, where the run asks for that: see Told. Rollouts that ran elsewhere have none.
+	// RoomTold tells the model behind the turn's tool results how much of its context is used,
+	// where the run asks for that: see Told. Rollouts that ran elsewhere have none.
 	RoomTold string `json:"room_told,omitempty"`
 	// Lacks names what training needs and the answer did not have: one of the Lack constants each.
 	Lacks []string `json:"lacks,omitempty" jsonschema:"maxItems=16"`
-	// Columns are the token columns that the run asks for: positions count the tokens of the turn's prompt and answer together.
+	// Columns are the token columns that the run asks for: positions count the tokens of the turn's
+	// prompt and answer together.
 	Columns []storage.TokenColumn `json:"columns,omitempty" jsonschema:"maxItems=4096"`
-	// PolicyVersion is the version that the server reported, -1 where it reported none, or the generator found that the policy has not reached it. It
-	// is the oldest one of VersionSpans, which are there where tokens of the turn are of several versions.
+	// PolicyVersion is the version that the server reported, -1 where it reported none, or the
+	// generator found that the policy has not reached it. It is the oldest one of VersionSpans,
+	// which are there where tokens of the turn are of several versions.
 	PolicyVersion int64         `json:"policy_version"`
 	VersionSpans  []VersionSpan `json:"version_spans,omitempty" jsonschema:"maxItems=256"`
-	// FinishReason is why the turn ended, one of the Finish constants, and FinishWord the server's own word, where that says more.
+	// FinishReason is why the turn ended, one of the Finish constants, and FinishWord the server's
+	// own word, where that says more.
 	FinishReason     string `json:"finish_reason"`
 	FinishWord       string `json:"finish_word,omitempty" jsonschema:"maxLength=64"`
 	PromptTokens     int    `json:"prompt_tokens"`
 	CompletionTokens int    `json:"completion_tokens"`
-	// TokensEstimated: the server counted no tokens of the prompt, or none of the answer. These are then one for each BytesPerToken bytes of text.
+	// TokensEstimated: the server counted no tokens of the prompt, or none of the answer. These are
+	// then one for each BytesPerToken bytes of text.
 	TokensEstimated bool `json:"tokens_estimated,omitempty"`
-	// Parts counts the requests that sampled the answer, where that were several: a server was killed, or aborted it, and the next request went on behind its tokens.
+	// Parts counts the requests that sampled the answer, where that were several: a server was
+	// killed, or aborted it, and the next request went on behind its tokens.
 	Parts     int       `json:"parts,omitempty" jsonschema:"minimum=0"`
 	StartedAt time.Time `json:"started_at"`
-	// LatencyMS is how long the request took that was answered. Waiting for a slot, and tries that failed, are not in it.
+	// LatencyMS is how long the request took that was answered. Waiting for a slot, and tries
+	// that failed, are not in it.
 	LatencyMS float64 `json:"latency_ms"`
 }
 
@@ -244,25 +265,31 @@ type TurnSampled struct {
 type Conversation struct {
 	// Tree is which one it is, runfile.TreeMain or runfile.TreeBeside.
 	Tree string `json:"tree" jsonschema:"enum=main,enum=beside"`
-	// Rule is the first of the run's rules that takes it, "" for none. Masked: it is not trained on.
+	// Rule is the first of the run's rules that takes it, "" for none.
+	// Masked: it is not trained on.
 	Rule   string `json:"rule,omitempty" jsonschema:"maxLength=64"`
 	Masked bool   `json:"masked,omitempty"`
-	// Model answers it, by the rule's endpoint; "" is the run's policy. Turns of another model have no tokens.
+	// Model answers it, by the rule's endpoint; "" is the run's policy. Turns of
+	// another model have no tokens.
 	Model string `json:"model,omitempty" jsonschema:"maxLength=256"`
 }
 
-// TurnSampled.Lacks may name these, and token columns: those that the run asks for and the answer lacks for some of its tokens.
+// TurnSampled.Lacks may name these, and token columns: those that the run asks for and the answer
+// lacks for some of its tokens.
 const (
 	LackPromptIDs = "prompt_token_ids"
 	LackIDs       = "token_ids"
 	LackLogprobs  = "logprobs"
-	// LackProcessed: the log-probabilities are those of the raw model, not of the distribution that was sampled.
+	// LackProcessed: the log-probabilities are those of the raw model, not of the
+	// distribution that was sampled.
 	LackProcessed = "processed_logprobs"
-	// LackTools: the answer holds a tool call as text, or the server says that it has one, and there is none that was read.
+	// LackTools: the answer holds a tool call as text, or the server says that it has one, and
+	// there is none that was read.
 	LackTools = "parsed_tool_calls"
 	// LackVersions: the server's spans of versions are no spans of the tokens.
 	LackVersions = "weight_versions"
-	// LackImages: the prompt has ids that are no tokens in the place of those that stand for its images.
+	// LackImages: the prompt has ids that are no tokens in the place of those
+	// that stand for its images.
 	LackImages = "image_tokens"
 	// LackAgreement: token ids, log-probabilities and usage contradict each other.
 	LackAgreement = "agreeing_tokens"
@@ -280,8 +307,9 @@ type ToolResult struct {
 	// StartedAt and DurationMS are of the tool's own work.
 	StartedAt  time.Time `json:"started_at"`
 	DurationMS float64   `json:"duration_ms"`
-	// Cache is whether the answer is one that the same call had before (hit), was asked for in vain (miss), or is of a call whose answer
-	// nothing known determines (bypass); absent where the run uses none again.
+	// Cache is whether the answer is one that the same call had before (hit), was asked for in
+	// vain (miss), or is of a call whose answer nothing known determines (bypass); absent where
+	// the run uses none again.
 	Cache string `json:"cache,omitempty" jsonschema:"enum=hit,enum=miss,enum=bypass"`
 	// OriginalMS is how long a hit took when it was run.
 	OriginalMS float64 `json:"original_ms,omitempty"`
@@ -297,19 +325,21 @@ type ToolsCompleted struct {
 	Workspace  *storage.Ref `json:"workspace,omitempty"`
 	Isolation  string       `json:"isolation"`
 	Filesystem string       `json:"filesystem"`
-	// Redacted counts the secrets that were taken out of the results, by the rule that found them or Unsearched. Only runs with the
-	// feature redact_secrets have it.
+	// Redacted counts the secrets that were taken out of the results, by the rule that found them
+	// or Unsearched. Only runs with the feature redact_secrets have it.
 	Redacted map[string]int `json:"redacted,omitempty"`
 	// State is what the tools remember for the next turn; absent while that is nothing.
 	State *toolset.State `json:"state,omitempty"`
-	// Lost says why nothing that the turn did is kept: its workspace is too large, or the sandbox did not survive it. Workspace and State are then those
-	// of the turn before, and the last result tells the model.
+	// Lost says why nothing that the turn did is kept: its workspace is too large, or the
+	// sandbox did not survive it. Workspace and State are then those of the turn before, and the
+	// last result tells the model.
 	Lost string `json:"lost,omitempty"`
 	// Network is what was asked of the network; absent where nothing was, or the run has none.
 	Network *netaccess.Use `json:"network,omitempty"`
 }
 
-// Unsearched counts the results that were withheld as a whole, because the search for secrets took too long.
+// Unsearched counts the results that were withheld as a whole, because the search
+// for secrets took too long.
 const Unsearched = "unsearched"
 
 // Stop reasons of RolloutFinished.
@@ -317,15 +347,17 @@ const (
 	StopFinished  = "finished"
 	StopMaxTurns  = "max_turns"
 	StopMaxTokens = "max_tokens"
-	StopLength    = "length"         // the model ran into its own output limit, or repeated itself
-	StopContext   = "context"        // the next prompt, or the whole of the last turn, did not fit into the server's context
-	StopTimeout   = "timeout"        // the agent has used up its own time, or that of the run for its tools
-	StopFiltered  = "filtered"       // a filter cut the last turn for what it says, or refuses the next prompt for what it holds
-	StopRefused   = "refused"        // the server refuses the next prompt, in words that nobody knows: not trained on
-	StopExit      = "agent_exit"     // the run's agent ended with another code than 0
-	StopOutput    = "output"         // the run's agent wrote too much to its standard output and error
-	StopUnread    = "unread_call"    // the last turn has a call that the server did not read: not trained on
-	StopUnknown   = "unknown_finish" // nobody knows why the last turn ended: not trained on
+	StopLength    = "length" // the model ran into its own output limit, or repeated itself
+	// the next prompt, or the whole of the last turn, did not fit into the server's context
+	StopContext = "context"
+	StopTimeout = "timeout" // the agent has used up its own time, or that of the run for its tools
+	// a filter cut the last turn for what it says, or refuses the next prompt for what it holds
+	StopFiltered = "filtered"
+	StopRefused  = "refused"        // the server refuses the next prompt, in words that nobody knows: not trained on
+	StopExit     = "agent_exit"     // the run's agent ended with another code than 0
+	StopOutput   = "output"         // the run's agent wrote too much to its standard output and error
+	StopUnread   = "unread_call"    // the last turn has a call that the server did not read: not trained on
+	StopUnknown  = "unknown_finish" // nobody knows why the last turn ended: not trained on
 )
 
 // RolloutFinished ends an episode and names its trajectory file.
@@ -335,7 +367,8 @@ type RolloutFinished struct {
 	Turns      int    `json:"turns"`
 	Tokens     int    `json:"tokens"`  // over all samples
 	Sampled    int    `json:"sampled"` // those of them that the model sampled, without Masked
-	// Masked counts the tokens that were sampled in conversations that are not trained on, by the rule of the run that says so.
+	// Masked counts the tokens that were sampled in conversations that are not trained on, by the
+	// rule of the run that says so.
 	Masked map[string]int `json:"masked,omitempty" jsonschema:"maxProperties=32"`
 	// Constrained is how many of the sampled tokens are of turns that were constrained.
 	Constrained int          `json:"constrained,omitempty" jsonschema:"minimum=0"`
@@ -349,7 +382,8 @@ type RolloutFinished struct {
 	UnknownVersions int `json:"unknown_versions,omitempty" jsonschema:"minimum=0"`
 	// Steps is how many steps of its task the agent was in, of a task that has several.
 	Steps int `json:"steps,omitempty"`
-	// Verify is set of a harness's rollout that its task's verifier scores, over the workspace or, where that is absent, over the task's snapshot.
+	// Verify is set of a harness's rollout that its task's verifier scores, over the workspace or,
+	// where that is absent, over the task's snapshot.
 	Verify bool `json:"verify,omitempty"`
 }
 
@@ -361,21 +395,25 @@ type RolloutScored struct {
 	Log        *storage.Ref       `json:"log,omitempty"`
 	TaskDigest string             `json:"task_digest"`
 	DurationMS float64            `json:"duration_ms"`
-	// Flags say what of the rollout looks like cheating, "name: detail" each; see the Flag constants. They are remarks for people and
-	// filters, and change no reward.
+	// Flags say what of the rollout looks like cheating, "name: detail" each; see the Flag
+	// constants. They are remarks for people and filters, and change no reward.
 	Flags []string `json:"flags,omitempty" jsonschema:"maxItems=50"`
-	// Forfeit is set where the agent's doing left the tests without a verdict. The reward is none of theirs then.
+	// Forfeit is set where the agent's doing left the tests without a verdict. The
+	// reward is none of theirs then.
 	Forfeit *Forfeit `json:"forfeit,omitempty"`
-	// Isolation and Filesystem are those of the verifier's sandbox, Build the version of the program that scored. User tells whom the tests were to
-	// the host: "own" is nobody that an agent's processes ever are, "shared" the user that runs Rondo, as they are.
+	// Isolation and Filesystem are those of the verifier's sandbox, Build the version of the
+	// program that scored. User tells whom the tests were to the host: "own" is nobody that an
+	// agent's processes ever are, "shared" the user that runs Rondo, as they are.
 	Isolation  string `json:"isolation,omitempty"`
 	Filesystem string `json:"filesystem,omitempty"`
 	User       string `json:"user,omitempty"`
 	Build      string `json:"build,omitempty"`
-	// Verifier is the separation that there was between the tests and the code under test: VerifierSeparate or VerifierInProcess. Of a task with steps
-	// it is the least that any of them had. Older scores have none.
+	// Verifier is the separation that there was between the tests and the code under test:
+	// VerifierSeparate or VerifierInProcess. Of a task with steps it is the least that any of them
+	// had. Older scores have none.
 	Verifier string `json:"verifier,omitempty"`
-	// Tests say how the graded tests ended; nil where no grading names any. Of a task with steps each step has its own.
+	// Tests say how the graded tests ended; nil where no grading names any. Of a task with
+	// steps each step has its own.
 	Tests *grade.Tests `json:"tests,omitempty"`
 	// Judgement is what the judge answered, word for word.
 	Judgement *storage.Ref `json:"judgement,omitempty"`
@@ -384,7 +422,8 @@ type RolloutScored struct {
 	TextOnly   bool        `json:"text_only,omitempty"`
 }
 
-// Stages and classes of RolloutFailed. A stage is the service that gave up, a class is a kind of cause.
+// Stages and classes of RolloutFailed. A stage is the service that gave up, a
+// class is a kind of cause.
 const (
 	StageSampler   = "sampler"
 	StageGenerator = "generator"
@@ -407,13 +446,15 @@ const (
 	ClassRefused = "refused"
 	// ClassUnknownFinish: the server ended a turn without a word, or with one that nobody knows.
 	ClassUnknownFinish = "unknown_finish"
-	// ClassAgent: the run's agent ended before it had an answer of its model, so that there is nothing to score.
+	// ClassAgent: the run's agent ended before it had an answer of its model, so that
+	// there is nothing to score.
 	ClassAgent = "agent"
 	// ClassWorker is what a user's worker says of itself.
 	ClassWorker = "worker"
 )
 
-// RolloutFailed is terminal: an infrastructure failure, never a reward of 0. What the agent did is none; see Forfeit.
+// RolloutFailed is terminal: an infrastructure failure, never a reward of 0. What the agent
+// did is none; see Forfeit.
 type RolloutFailed struct {
 	Stage   string `json:"stage"`
 	Class   string `json:"class"`
@@ -431,15 +472,18 @@ type RolloutRetried struct {
 	Behind int `json:"behind,omitempty" jsonschema:"minimum=0"`
 }
 
-// RolloutInvalidated flags a rollout whose data must not be used; it is a flag on top of its outcome.
+// RolloutInvalidated flags a rollout whose data must not be used; it is a
+// flag on top of its outcome.
 type RolloutInvalidated struct {
 	Reason string `json:"reason" jsonschema:"minLength=1,maxLength=1000"`
 }
 
-// RolloutAnnotated attaches a remark to a rollout, to one of its turns, or to a span of the tokens that a turn sampled.
+// RolloutAnnotated attaches a remark to a rollout, to one of its turns, or to a span of the
+// tokens that a turn sampled.
 type RolloutAnnotated struct {
 	Turn *int `json:"turn,omitempty" jsonschema:"minimum=0"`
-	// Start and Length select sampled tokens of the turn; without them the remark is about all of them.
+	// Start and Length select sampled tokens of the turn; without them the
+	// remark is about all of them.
 	Start  *int `json:"start,omitempty" jsonschema:"minimum=0"`
 	Length *int `json:"length,omitempty" jsonschema:"minimum=1"`
 	// Reward of the turn or the span; the run's advantage.span_weight says what it counts.
@@ -467,12 +511,14 @@ type SegmentSealed struct {
 	Previous string `json:"previous"`
 }
 
-// LogForgotten says that the archive of a closed run whose stream is gone, and all that only it refers to, may be deleted. The entity is the run.
+// LogForgotten says that the archive of a closed run whose stream is gone, and all that only it
+// refers to, may be deleted. The entity is the run.
 type LogForgotten struct {
 	Reason string `json:"reason"`
 }
 
-// LogPurged says that archived events have left the stream of a run that goes on. The entity is the run.
+// LogPurged says that archived events have left the stream of a run that goes
+// on. The entity is the run.
 type LogPurged struct {
 	// Events is how many have left it so far.
 	Events uint64 `json:"events"`
@@ -483,8 +529,10 @@ type LogPurged struct {
 // EveryStage is the entity of StageWaited where the whole plane was away.
 const EveryStage = "every"
 
-// StageWaited says that rollouts at a stage wait for the end of an outage, which is not their agents' time. The stage's service states it again and again while that lasts. Of EveryStage the
-// query sampler states it, when it begins to decide behind a time in which nothing came onto the log.
+// StageWaited says that rollouts at a stage wait for the end of an outage, which is not
+// their agents' time. The stage's service states it again and again while that lasts. Of
+// EveryStage the query sampler states it, when it begins to decide behind a time in which
+// nothing came onto the log.
 type StageWaited struct {
 	Outage string    `json:"outage"` // its kind
 	Since  time.Time `json:"since"`

@@ -12,8 +12,9 @@ type BatchReady struct {
 	Rollouts []string `json:"rollouts"` // in the order of the files' rows; only members that are trained on
 	// Masked says of each scored member of the groups that is not trained on why.
 	Masked map[string]string `json:"masked,omitempty"`
-	// LeftOut says of each sample of a rollout that is trained on why the files do not have it, by ROLLOUT/INDEX among those of its trajectory: none of its tokens
-	// is trained on. The indexes in the files count the others.
+	// LeftOut says of each sample of a rollout that is trained on why the files do not have it, by
+	// ROLLOUT/INDEX among those of its trajectory: none of its tokens is trained on. The indexes in
+	// the files count the others.
 	LeftOut map[string]string `json:"left_out,omitempty"`
 	// Files holds one file for each data-parallel rank.
 	Files        []storage.Ref `json:"files,omitempty"`
@@ -26,21 +27,25 @@ type BatchReady struct {
 	Staleness    int64         `json:"staleness"`   // policy version at the decision − MinVersion
 }
 
-// BatchConsumed says that the trainer has taken the step; the feed may go on. A step may be stated again, after a rewind or with what is measured later.
+// BatchConsumed says that the trainer has taken the step; the feed may go on. A step may be stated
+// again, after a rewind or with what is measured later.
 type BatchConsumed struct {
 	Step int64 `json:"step" jsonschema:"minimum=1"`
 	// LogprobGap is absent where the trainer does not measure it, or has no token to compare.
 	LogprobGap *LogprobGap `json:"logprob_gap,omitempty"`
-	// Stale are rollouts of the batch that the trainer left out, since its own bound says that they are too old.
+	// Stale are rollouts of the batch that the trainer left out, since its own bound
+	// says that they are too old.
 	Stale []string `json:"stale,omitempty" jsonschema:"maxItems=100000"`
 }
 
-// BatchCheckpointed says that the trainer has saved its state through this step; a crash resumes from here.
+// BatchCheckpointed says that the trainer has saved its state through this step; a
+// crash resumes from here.
 type BatchCheckpointed struct {
 	Step int64 `json:"step" jsonschema:"minimum=0"`
 }
 
-// BatchRewound says that the trainer restarted from a checkpoint; steps after ToStep come again, byte-identical.
+// BatchRewound says that the trainer restarted from a checkpoint; steps after ToStep
+// come again, byte-identical.
 type BatchRewound struct {
 	ToStep int64 `json:"to_step" jsonschema:"minimum=0"`
 }
@@ -57,7 +62,8 @@ type WeightsSubmitted struct {
 	Run         string        `json:"run" jsonschema:"pattern=^[A-Za-z0-9_-]{1\\,64}$"`
 	ThroughStep int64         `json:"through_step" jsonschema:"minimum=0"`
 	Files       []WeightsFile `json:"files" jsonschema:"minItems=1,maxItems=10000"`
-	// Delta leads to those of the files that the store does not hold yet: the publisher makes them of it.
+	// Delta leads to those of the files that the store does not hold yet: the
+	// publisher makes them of it.
 	Delta *WeightsDelta `json:"delta,omitempty"`
 	// Allow names what the publisher would refuse otherwise; see package weights.
 	Allow []string `json:"allow,omitempty" jsonschema:"maxItems=4,enum=not_finite,enum=empty,enum=other_tensors,enum=gap"`
@@ -84,30 +90,34 @@ type WeightsRejected struct {
 	Reason  string `json:"reason"`
 }
 
-// WeightsActivated says that a replica of the inference server answers with this version now. A replica whose name is the URL by which runs name it
-// gets turns by what is said of it.
+// WeightsActivated says that a replica of the inference server answers with this version now. A
+// replica whose name is the URL by which runs name it gets turns by what is said of it.
 type WeightsActivated struct {
 	Version int64  `json:"version" jsonschema:"minimum=0"`
 	Replica string `json:"replica" jsonschema:"minLength=1,maxLength=128"`
-	// Digest is the sha256 of the version's manifest, and Seconds how long the replica took to load it.
+	// Digest is the sha256 of the version's manifest, and Seconds how long the
+	// replica took to load it.
 	Digest  string  `json:"digest,omitempty" jsonschema:"pattern=^([0-9a-f]{64})?$"`
 	Seconds float64 `json:"seconds,omitempty" jsonschema:"minimum=0"`
-	// Lost: the replica has served this version and does not any more, and nobody knows which one it serves: it was started again, is away, or
-	// a load has failed.
+	// Lost: the replica has served this version and does not any more, and nobody knows which one
+	// it serves: it was started again, is away, or a load has failed.
 	Lost bool `json:"lost,omitempty"`
-	// Model is the name under which the replica serves the version, where each has one of its own: an adapter's. Turns ask for it in place of the policy's.
+	// Model is the name under which the replica serves the version, where each has one of its own:
+	// an adapter's. Turns ask for it in place of the policy's.
 	Model string `json:"model,omitempty" jsonschema:"maxLength=256"`
 }
 
-// CapacityMeasured says how many turns the inference servers of a run can sample at once. A generator states it in runs with `in_flight: auto`, at most once in ten
-// seconds, when the number has changed noticeably.
+// CapacityMeasured says how many turns the inference servers of a run can sample at once. A
+// generator states it in runs with `in_flight: auto`, at most once in ten seconds, when the
+// number has changed noticeably.
 type CapacityMeasured struct {
 	Turns int `json:"turns" jsonschema:"minimum=1,maximum=100000"`
 	// Servers are what that follows from, by the addresses in the run's configuration.
 	Servers []ServerCapacity `json:"servers,omitempty"`
 }
 
-// Unmeasured are the servers that say nothing of their load, so that their number of turns is assumed. The endpoint of the built-in policy is none of them: it has no load to speak of.
+// Unmeasured are the servers that say nothing of their load, so that their number of turns is
+// assumed. The endpoint of the built-in policy is none of them: it has no load to speak of.
 func (m CapacityMeasured) Unmeasured() (urls []string) {
 	for _, s := range m.Servers {
 		if !s.Measured && s.URL != runfile.BuiltinEndpoint {
@@ -121,7 +131,8 @@ func (m CapacityMeasured) Unmeasured() (urls []string) {
 type ServerCapacity struct {
 	URL   string `json:"url"`
 	Turns int    `json:"turns"`
-	// Measured: it says itself how much it has to do. Of other servers the number is what the generators' ramp allows, or their slots.
+	// Measured: it says itself how much it has to do. Of other servers the number is what the
+	// generators' ramp allows, or their slots.
 	Measured bool    `json:"measured,omitempty"`
 	Running  int     `json:"running,omitempty"`  // requests
 	Waiting  int     `json:"waiting,omitempty"`  // requests

@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// TestAdvanced: an answer that goes on by some tokens between two failed tries has advanced, and begins its tries anew. One that goes on by a token in each try does not.
+// TestAdvanced: an answer that goes on by some tokens between two failed tries has advanced, and
+// begins its tries anew. One that goes on by a token in each try does not.
 func TestAdvanced(t *testing.T) {
 	var r Rollout
 	happen := func(e Event, err error) {
@@ -28,10 +29,12 @@ func TestAdvanced(t *testing.T) {
 		tries    int
 		advanced bool
 	}{
-		{0, 1, false}, {progressTokens - 1, 1, false}, {1, 0, true}, {0, 1, false}, {1, 1, false}, {0, 2, false}, {1, 2, false}, {0, 3, false}, {progressTokens, 0, true}, {1, 0, true},
+		{0, 1, false}, {progressTokens - 1, 1, false}, {1, 0, true}, {0, 1, false}, {1, 1, false}, {0, 2, false},
+		{1, 2, false}, {0, 3, false}, {progressTokens, 0, true}, {1, 0, true},
 	} {
 		if n := step.tokens; n > 0 {
-			happen(r.Piece(PieceSampled{Prompt: "p", Offset: recorded, TokenIDs: make([]int32, n), Logprobs: slices.Repeat([]float32{-1}, n), VersionSpans: []VersionSpan{{End: n}}}))
+			happen(r.Piece(PieceSampled{Prompt: "p", Offset: recorded, TokenIDs: make([]int32, n),
+				Logprobs: slices.Repeat([]float32{-1}, n), VersionSpans: []VersionSpan{{End: n}}}))
 			recorded += n
 		} else {
 			e, _, err := r.Retry(runfile.Limits{Tries: 9}, StageGenerator, ClassEndpoint, errors.New("died"))

@@ -14,12 +14,14 @@ const (
 	StageFeed  = "feed"  // a batch
 )
 
-// Progress is where a rollout is. Everybody who must know folds the rollout's events with it, so that all of them agree; only the checker
-// has a fold of its own, to compare.
+// Progress is where a rollout is. Everybody who must know folds the rollout's events with it, so
+// that all of them agree; only the checker has a fold of its own, to compare.
 type Progress struct {
-	// Stage has the rollout, or was the last that had it. StageFeed follows from the group's events, which are the caller's to fold.
+	// Stage has the rollout, or was the last that had it. StageFeed follows from the group's
+	// events, which are the caller's to fold.
 	Stage string `json:"stage,omitempty"`
-	// Since is the sequence of the event that handed the rollout to the stage: the work item that the stage consumes.
+	// Since is the sequence of the event that handed the rollout to the stage: the work item
+	// that the stage consumes.
 	Since uint64 `json:"since,omitempty"`
 	// Answered: a turn, or what follows from one, has come.
 	Answered bool `json:"answered,omitempty"`
@@ -32,8 +34,8 @@ type Progress struct {
 	Invalidated bool `json:"invalidated,omitempty"`
 }
 
-// Apply folds an event of the rollout, and reports whether it brought the rollout on. A failed try, a remark, or a type that this version does
-// not know does not.
+// Apply folds an event of the rollout, and reports whether it brought the rollout on. A failed try,
+// a remark, or a type that this version does not know does not.
 func (p *Progress) Apply(e Event) (moved bool) {
 	switch e.Type {
 	case RolloutStartedType:
@@ -80,10 +82,13 @@ func (p *Progress) handOver(e Event, stage string) { p.Stage, p.Since = stage, e
 // HasOutcome reports whether the rollout has its outcome.
 func (p *Progress) HasOutcome() bool { return p.Scored || p.Failed }
 
-// An agent's time is its own work: its turns while they are sampled, and its tools while they run. To wait is the plane's: for a slot, a server, a runner or a sandbox, for
-// a try that failed to be made again, for a process to be started again. So the agent's time is folded from what turns and answers record, and never read off a clock on the wall.
+// An agent's time is its own work: its turns while they are sampled, and its tools while they run.
+// To wait is the plane's: for a slot, a server, a runner or a sandbox, for a try that failed to be
+// made again, for a process to be started again. So the agent's time is folded from what turns and
+// answers record, and never read off a clock on the wall.
 
-// AgentTime is how much of its time the agent has used in the step in hand. The turns that a fork has of its origin count nothing.
+// AgentTime is how much of its time the agent has used in the step in hand. The turns that a fork
+// has of its origin count nothing.
 func (r *Rollout) AgentTime() (used time.Duration) {
 	for _, turn := range r.Turns[min(max(r.StepBegin(len(r.Steps)), r.Copied), len(r.Turns)):] {
 		used += turn.SamplingTime() + r.Tools.Answer(turn.Turn).RunningTime()
@@ -91,7 +96,8 @@ func (r *Rollout) AgentTime() (used time.Duration) {
 	return used
 }
 
-// AgentTimeLeft is how much of its time the agent has left in the step in hand, 0 or less where that is over.
+// AgentTimeLeft is how much of its time the agent has left in the step in hand, 0 or
+// less where that is over.
 func (r *Rollout) AgentTimeLeft(task runfile.TaskSpec) time.Duration {
 	limit := task.InStep(len(r.Steps)).AgentTimeout
 	if limit == 0 {
@@ -100,8 +106,9 @@ func (r *Rollout) AgentTimeLeft(task runfile.TaskSpec) time.Duration {
 	return time.Duration(limit) - r.AgentTime()
 }
 
-// ToolTimeLeft is how long the rollout's tools may still run: half of the run's timeout in all, so that a rollout whose agent only waits for them ends, and is
-// scored, before the plane makes a failure of it. The turns that a fork has of its origin do not count.
+// ToolTimeLeft is how long the rollout's tools may still run: half of the run's timeout in all, so
+// that a rollout whose agent only waits for them ends, and is scored, before the plane makes a
+// failure of it. The turns that a fork has of its origin do not count.
 func (r *Rollout) ToolTimeLeft(limits runfile.Limits) time.Duration {
 	if limits.Timeout == 0 {
 		return unbounded
@@ -119,7 +126,8 @@ const unbounded = 365 * 24 * time.Hour
 // SamplingTime is how long the server took over the turn.
 func (t TurnSampled) SamplingTime() time.Duration { return ofMilliseconds(t.LatencyMS) }
 
-// RunningTime is how long the turn's tools ran. While several ran beside each other the time counts once. A call that was answered from the cache ran nothing.
+// RunningTime is how long the turn's tools ran. While several ran beside each other the time counts
+// once. A call that was answered from the cache ran nothing.
 func (t ToolsCompleted) RunningTime() (took time.Duration) {
 	results := slices.Clone(t.Results)
 	slices.SortStableFunc(results, func(a, b ToolResult) int { return a.StartedAt.Compare(b.StartedAt) })
@@ -143,7 +151,8 @@ func (o RolloutObserved) RunningTime() time.Duration { return o.tools().RunningT
 // RunningTime is how long the harness's command ran.
 func (a WorkspaceAnswered) RunningTime() time.Duration { return ofMilliseconds(a.DurationMS) }
 
-// longest bounds a duration that an event states, in milliseconds, so that sums stay times: nothing may take longer than a day.
+// longest bounds a duration that an event states, in milliseconds, so that sums stay times: nothing
+// may take longer than a day.
 const longest = float64(24 * time.Hour / time.Millisecond)
 
 func ofMilliseconds(ms float64) time.Duration {
@@ -158,11 +167,14 @@ type Clock struct {
 	Began time.Time `json:"began,omitzero"`
 	// Moved is when the rollout went on last, as the log has it; zero before its first turn.
 	Moved time.Time `json:"moved,omitzero"`
-	// Waits are the times since then in which it has waited for the end of an outage, in their order. None touches another.
+	// Waits are the times since then in which it has waited for the end of an outage, in their
+	// order. None touches another.
 	Waits []Span `json:"waits,omitempty"`
-	// Agent: an agent of the run's own has the rollout. It may wait for a tool runner, and between its turns for its model.
+	// Agent: an agent of the run's own has the rollout. It may wait for a tool runner, and between
+	// its turns for its model.
 	Agent bool `json:"agent,omitempty"`
-	// Waited is how long an outsider's has waited for that before: its deadline is behind all of it.
+	// Waited is how long an outsider's has waited for that before: its
+	// deadline is behind all of it.
 	Waited time.Duration `json:"waited,omitempty"`
 }
 
@@ -172,8 +184,9 @@ type Span struct {
 	Until time.Time `json:"until"`
 }
 
-// Wait notes that a rollout at some stage waits for the end of an outage for that time. What another statement has said of it counts once. An outsider's time is the plane's at its tools and
-// at the scorer alone.
+// Wait notes that a rollout at some stage waits for the end of an outage for that time. What
+// another statement has said of it counts once. An outsider's time is the plane's at its tools
+// and at the scorer alone.
 func (c *Clock) Wait(id, stage string, w Span) {
 	since := c.Moved
 	if since.IsZero() {
@@ -237,9 +250,12 @@ func (c *Clock) Move(e Event, used time.Duration) {
 	c.Used, c.Moved, c.Waits = c.Used+used, e.Time, nil
 }
 
-// Due is when the plane gives a rollout up that has not gone on. The agent has what it has not used of limits.timeout, from when the rollout went on last: what it waited for
-// until then costs it nothing, and for an outage since then it is due later by as long as that lasted. A scorer has all of limits.timeout. So every rollout ends, as the run bounds its turns. An
-// outsider's has the deadline that it was started with, since nobody here knows whether it works or waits, but for outages; zero is none.
+// Due is when the plane gives a rollout up that has not gone on. The agent has what it has not
+// used of limits.timeout, from when the rollout went on last: what it waited for until then costs
+// it nothing, and for an outage since then it is due later by as long as that lasted. A scorer
+// has all of limits.timeout. So every rollout ends, as the run bounds its turns. An outsider's
+// has the deadline that it was started with, since nobody here knows whether it works or waits,
+// but for outages; zero is none.
 func (c Clock) Due(id string, deadline time.Time, stage string, limits runfile.Limits) time.Time {
 	if deadline.IsZero() {
 		return deadline
@@ -256,7 +272,8 @@ func (c Clock) Due(id string, deadline time.Time, stage string, limits runfile.L
 	if stage != StageScorer {
 		left = max(0, left-c.Used)
 	}
-	if stage != StageScorer && c.Agent { // the tool runner ends it when its own time is over, which the log does not have
+	// the tool runner ends it when its own time is over, which the log does not have
+	if stage != StageScorer && c.Agent {
 		left += time.Duration(limits.Timeout)
 	}
 	if due := c.Moved.Add(left + waited); due.After(deadline) {

@@ -6,22 +6,26 @@ import (
 	"fmt"
 )
 
-// WeightsPromoted says which version of a policy rollouts are sampled with. The last one of a policy counts; without any it is the newest.
+// WeightsPromoted says which version of a policy rollouts are sampled with. The last one of a
+// policy counts; without any it is the newest.
 type WeightsPromoted struct {
 	// Version gets the rollouts; 0 is the newest one, as without any promotion.
 	Version int64 `json:"version" jsonschema:"minimum=0"`
 	// Share of the rollouts get Version, and the others Before; 0: all get Version.
 	Share float64 `json:"share,omitempty" jsonschema:"minimum=0,maximum=1"`
-	// Before is the version that all got before, to which a rollback returns; 0: the newest, or one that nobody named.
+	// Before is the version that all got before, to which a rollback returns; 0: the newest,
+	// or one that nobody named.
 	Before int64 `json:"before,omitempty" jsonschema:"minimum=0"`
 	// RolledBack is the version that was taken back.
 	RolledBack int64 `json:"rolled_back,omitempty" jsonschema:"minimum=0"`
-	// Judgement is the id of the weights.judged that this follows from. The intake refuses it where something else was promoted since.
+	// Judgement is the id of the weights.judged that this follows from. The intake refuses it where
+	// something else was promoted since.
 	Judgement string `json:"judgement,omitempty" jsonschema:"maxLength=256"`
 }
 
-// VersionFor is the version that a rollout of a run gets, 0 for the newest. It follows from their names and the promotion alone, so that everybody decides the same, and one that
-// gets the version gets it with every greater share, too.
+// VersionFor is the version that a rollout of a run gets, 0 for the newest. It follows from their
+// names and the promotion alone, so that everybody decides the same, and one that gets the version
+// gets it with every greater share, too.
 func (p WeightsPromoted) VersionFor(run, rollout string) int64 {
 	if p.Share == 0 {
 		return p.Version
@@ -83,7 +87,8 @@ const (
 	JudgedNoResult = "no_result"
 )
 
-// WeightsJudged says whether a version may take the place of another one. It has the rules, the figures and where these were taken from, so that anybody can judge again.
+// WeightsJudged says whether a version may take the place of another one. It has the rules, the
+// figures and where these were taken from, so that anybody can judge again.
 type WeightsJudged struct {
 	Version int64  `json:"version" jsonschema:"minimum=1"`
 	Against int64  `json:"against" jsonschema:"minimum=1"` // the version that was promoted
@@ -93,16 +98,19 @@ type WeightsJudged struct {
 	Reasons []string       `json:"reasons,omitempty" jsonschema:"maxItems=20"`
 	Rules   JudgementRules `json:"rules"`
 	Figures []JudgedFigure `json:"figures,omitempty" jsonschema:"maxItems=20"`
-	// Attempts are those of the version that have an outcome, AgainstAttempts those of the other one.
+	// Attempts are those of the version that have an outcome,
+	// AgainstAttempts those of the other one.
 	Attempts        JudgedAttempts `json:"attempts"`
 	AgainstAttempts JudgedAttempts `json:"against_attempts"`
-	// Sources are the recorded rollouts that the figures are of: of a gate the evaluation of the version and that of the other, of a canary the runs in production.
+	// Sources are the recorded rollouts that the figures are of: of a gate the evaluation of the
+	// version and that of the other, of a canary the runs in production.
 	Sources []JudgedSource `json:"sources" jsonschema:"maxItems=256"`
 	// Promotion is the sequence of the weights.promoted that gave a canary its share.
 	Promotion uint64 `json:"promotion,omitempty"`
 }
 
-// Ordinal names the judgement among those of its policy: a version is judged once in each stage against another one.
+// Ordinal names the judgement among those of its policy: a version is judged once in each
+// stage against another one.
 func (j WeightsJudged) Ordinal() string {
 	return fmt.Sprintf("%s-%d-%d", j.Stage, j.Version, j.Against)
 }
@@ -114,9 +122,11 @@ type JudgementRules struct {
 	// MinReward and MinPass are what the version must reach; absent: nothing.
 	MinReward *float64 `json:"min_reward,omitempty"`
 	MinPass   *float64 `json:"min_pass,omitempty" jsonschema:"minimum=0,maximum=1"`
-	// Better asks for a figure that is significantly better, where one that loses no more than MaxLoss is enough otherwise.
+	// Better asks for a figure that is significantly better, where one that loses no more than
+	// MaxLoss is enough otherwise.
 	Better bool `json:"better,omitempty"`
-	// MaxLoss is how far below 0 the interval of the difference may reach: what is not known to be as good does not pass.
+	// MaxLoss is how far below 0 the interval of the difference may reach: what is not known to
+	// be as good does not pass.
 	MaxLoss float64 `json:"max_loss" jsonschema:"minimum=0"`
 	// MaxFailed is the share of failed attempts above which there is no result.
 	MaxFailed float64 `json:"max_failed" jsonschema:"minimum=0,maximum=1"`
@@ -155,12 +165,13 @@ type JudgedSource struct {
 	Through uint64 `json:"through"`
 }
 
-// FollowsFrom reports whether a promotion is what a judgement leads to: a passed version gets rollouts, or all of them after a canary, and one that did not pass its canary is
-// taken back.
+// FollowsFrom reports whether a promotion is what a judgement leads to: a passed version gets
+// rollouts, or all of them after a canary, and one that did not pass its canary is taken back.
 func (p WeightsPromoted) FollowsFrom(j WeightsJudged) bool {
 	switch {
 	case j.Verdict == JudgedPassed:
-		return p.Version == j.Version && p.Before == j.Against && p.RolledBack == 0 && (p.Share == 0 || j.Stage == JudgedGate)
+		return p.Version == j.Version && p.Before == j.Against && p.RolledBack == 0 &&
+			(p.Share == 0 || j.Stage == JudgedGate)
 	case j.Stage == JudgedCanary:
 		return p.Version == j.Against && p.Share == 0 && p.RolledBack == j.Version
 	}

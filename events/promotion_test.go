@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// TestPromotion: which rollouts get a version follows from the fact alone, near enough to its share, and a greater share takes none of them away.
+// TestPromotion: which rollouts get a version follows from the fact alone, near enough to its
+// share, and a greater share takes none of them away.
 func TestPromotion(t *testing.T) {
 	const rollouts = 4000
 	had := map[string]bool{}
@@ -32,7 +33,8 @@ func TestPromotion(t *testing.T) {
 			t.Errorf("%v of the rollouts get the version, want %v", part, share)
 		}
 	}
-	p := events.WeightsPromoted{Version: 12, Share: 0.1, Before: 11} // these names were recorded once and must not change their version
+	// these names were recorded once and must not change their version
+	p := events.WeightsPromoted{Version: 12, Share: 0.1, Before: 11}
 	names := ""
 	for i := range 40 {
 		if rollout := fmt.Sprintf("g%06d-0", i); p.VersionFor("first", rollout) == 12 {
@@ -59,7 +61,8 @@ func TestPromotionChoices(t *testing.T) {
 		"a share":   {events.WeightsPromoted{Version: 12, Share: 1e-12, Before: 11}, 11, 11, 12, 1 - 1e-12},
 		"the other": {events.WeightsPromoted{Version: 11, Share: 1 - 1e-12, Before: 10}, 11, 10, 11, 1 - 1e-12},
 	} {
-		if of := c.p.VersionFor("r", "g000001-1"); of != c.of || c.p.Main(20) != c.main || c.p.Canary(20) != c.canary || c.p.ShareOf(11) != c.eleven {
+		if of := c.p.VersionFor("r", "g000001-1"); of != c.of || c.p.Main(20) != c.main || c.p.Canary(20) != c.canary ||
+			c.p.ShareOf(11) != c.eleven {
 			t.Errorf("%s: %d, %d, %d, %v", name, of, c.p.Main(20), c.p.Canary(20), c.p.ShareOf(11))
 		}
 	}

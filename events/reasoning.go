@@ -9,9 +9,11 @@ import (
 type Reasoning struct {
 	// Text is all of it as text.
 	Text string `json:"text,omitempty"`
-	// Fields are the fields of the message that the server put the text into: it gets it back in the same.
+	// Fields are the fields of the message that the server put the text into: it
+	// gets it back in the same.
 	Fields []string `json:"fields,omitempty" jsonschema:"maxItems=2"`
-	// Blocks are the lists that some servers give beside the text or in its place, by their field. Their content is theirs: signatures must come back unchanged.
+	// Blocks are the lists that some servers give beside the text or in its place, by their field.
+	// Their content is theirs: signatures must come back unchanged.
 	Blocks map[string]json.RawMessage `json:"blocks,omitempty" jsonschema:"maxProperties=3"`
 }
 
@@ -23,9 +25,11 @@ const EndOfThoughts = "</think>"
 
 // Summary says how a summary came about.
 type Summary struct {
-	// Calls counts the tool calls that the model made in it. They were not run, and are not among the turn's ToolCalls.
+	// Calls counts the tool calls that the model made in it. They were not run, and are not
+	// among the turn's ToolCalls.
 	Calls int `json:"calls,omitempty" jsonschema:"minimum=0"`
-	// Withheld: what the tools of the turn before answered did not fit. The prompt had WithheldResult in its place.
+	// Withheld: what the tools of the turn before answered did not fit. The prompt had
+	// WithheldResult in its place.
 	Withheld bool `json:"withheld,omitempty"`
 }
 

@@ -25,11 +25,13 @@ type Rollout struct {
 	Copied int
 	// Tools holds the answers of the turns that asked for tools.
 	Tools ToolAnswers
-	// Observed is what its environment has said: the opening, and an answer to each turn. Rollouts without one have none.
+	// Observed is what its environment has said: the opening, and an answer to each turn.
+	// Rollouts without one have none.
 	Observed []RolloutObserved
 	// Passed: another role of its episode has the word before the last turn is answered.
 	Passed bool
-	// Calls are those of a harness on its workspace, and Answers those of them that are answered, in their order.
+	// Calls are those of a harness on its workspace, and Answers those of them that are
+	// answered, in their order.
 	Calls   []Call
 	Answers []WorkspaceAnswered
 	// Steps are those that the agent has ended, of a task that has several.
@@ -51,14 +53,17 @@ type Rollout struct {
 	// toolTime is what the tools of its own turns took, the first toolsTimed turns.
 	toolTime   time.Duration
 	toolsTimed int
-	// pieces counts those of all answers, and advanced the tokens that are in them since the last failed try or turn.
+	// pieces counts those of all answers, and advanced the tokens that are in them since the
+	// last failed try or turn.
 	pieces, advanced int
 	// notes are those of the fold, by their type.
 	notes *sync.Map
 }
 
-// Note is what a service keeps beside a fold of a rollout, to go on from in the next turn: one of each type for all that share the fold, and a fresh one where nothing is kept. It
-// is as old as the fold and ends with it. It may hold what follows from the turns that were read, and nothing of turns that were added to r since: these may never come onto the log.
+// Note is what a service keeps beside a fold of a rollout, to go on from in the next turn: one of
+// each type for all that share the fold, and a fresh one where nothing is kept. It is as old as the
+// fold and ends with it. It may hold what follows from the turns that were read, and nothing of
+// turns that were added to r since: these may never come onto the log.
 func Note[T any](r *Rollout) *T {
 	if r.notes == nil {
 		return new(T)
@@ -91,7 +96,8 @@ func (r *Rollout) Extend(links []Event) error {
 	return nil
 }
 
-// Share is the rollout as it is now, for somebody else to change: what either folds or adds later is not in the other. The turns, answers and verdicts in both are the same.
+// Share is the rollout as it is now, for somebody else to change: what either folds or adds later
+// is not in the other. The turns, answers and verdicts in both are the same.
 func (r *Rollout) Share() Rollout {
 	shared := *r
 	shared.Turns, shared.Steps, shared.Observed = slices.Clip(r.Turns), slices.Clone(r.Steps), slices.Clip(r.Observed)
@@ -204,8 +210,8 @@ func (r *Rollout) LastTools() *ToolsCompleted {
 // Elsewhere reports whether a harness or an agent makes the rollout, and not Rondo's own loop.
 func (r *Rollout) Elsewhere() bool { return External(r.ID) || len(r.Calls) > 0 }
 
-// WorkspaceAfter is the change against the snapshot with which a turn left the workspace, nil for none. Of outsiders' and agents' rollouts only the end
-// is known.
+// WorkspaceAfter is the change against the snapshot with which a turn left the workspace, nil for
+// none. Of outsiders' and agents' rollouts only the end is known.
 func (r *Rollout) WorkspaceAfter(turn int) (*storage.Ref, error) {
 	last := r.LastTurn()
 	switch {
@@ -224,8 +230,8 @@ func (r *Rollout) WorkspaceAfter(turn int) (*storage.Ref, error) {
 	return r.leftBy(turn), nil
 }
 
-// End is the last turn of a finished episode that ran elsewhere, or was an agent's: of those that are
-// not left behind.
+// End is the last turn of a finished episode that ran elsewhere, or was an agent's: of those
+// that are not left behind.
 func (r *Rollout) End() int {
 	if taken := r.Taken(); len(taken) < len(r.Turns) && len(taken) > 0 {
 		return taken[len(taken)-1].Turn
@@ -233,26 +239,30 @@ func (r *Rollout) End() int {
 	return r.Finished.Turns - 1
 }
 
-// Fork is what a rollout begins with that goes on behind one of this one's turns. A turn whose tools have not answered, or that ended the
-// rollout, leaves nothing to go on with.
+// Fork is what a rollout begins with that goes on behind one of this one's turns. A turn whose
+// tools have not answered, or that ended the rollout, leaves nothing to go on with.
 func (r *Rollout) Fork(turn int, limits runfile.Limits) (RolloutCopied, error) {
 	var c RolloutCopied
 	switch {
 	case r.Elsewhere():
-		return c, fmt.Errorf("rollout %s ran elsewhere, or is an agent's: only what Rondo's own loop did can be forked", r.ID)
+		return c, fmt.Errorf("rollout %s ran elsewhere, or is an agent's: only what Rondo's own loop did can be forked",
+			r.ID)
 	case len(r.Observed) > 0:
 		return c, fmt.Errorf("rollout %s is in an environment, which cannot be forked", r.ID)
 	case turn < 0 || turn >= len(r.Turns):
 		return c, fmt.Errorf("turn %d: rollout %s has %d turns, counted from 0", turn, r.ID, len(r.Turns))
 	case r.StepOf(turn) > 0:
-		return c, fmt.Errorf("turn %d of rollout %s is of its step %d: only the first step's turns can be forked, as a fork has no verdicts on steps", turn, r.ID, r.StepOf(turn)+1)
+		return c, fmt.Errorf("turn %d of rollout %s is of its step %d: only the first step's turns can be forked, as a fork has no verdicts on steps",
+			turn, r.ID, r.StepOf(turn)+1)
 	case len(r.Turns[turn].ToolCalls) == 0 && (r.Turns[turn].Summary == nil || r.Turns[turn].RepeatedText() == ""):
 		return c, fmt.Errorf("turn %d ended rollout %s: there is nothing to go on with", turn, r.ID)
 	case turn+1 >= limits.Turns:
-		return c, fmt.Errorf("turn %d: rollouts of run %s have at most %d turns, so none is left behind it", turn, r.Run, limits.Turns)
+		return c, fmt.Errorf("turn %d: rollouts of run %s have at most %d turns, so none is left behind it", turn,
+			r.Run, limits.Turns)
 	}
 	if last := r.Turns[turn]; last.Summary == nil && last.Used() >= limits.Tokens {
-		return c, fmt.Errorf("turn %d: rollouts of run %s end at %d tokens, which it has used up", turn, r.Run, limits.Tokens)
+		return c, fmt.Errorf("turn %d: rollouts of run %s end at %d tokens, which it has used up", turn, r.Run,
+			limits.Tokens)
 	}
 	for _, t := range r.Turns[:turn+1] {
 		c.Turns = append(c.Turns, t)
@@ -301,19 +311,21 @@ func (r *Rollout) Retry(limits runfile.Limits, stage, class string, cause error)
 		return e, true, err
 	}
 	ordinal := fmt.Sprintf("%s-%d-%d", stage, r.progress(), try)
-	e, err = r.Next(RolloutRetriedType, ordinal, RolloutRetried{Stage: stage, Class: class, Message: clip(wording.Plain(cause).Error()), Try: try})
+	e, err = r.Next(RolloutRetriedType, ordinal, RolloutRetried{Stage: stage, Class: class,
+		Message: clip(wording.Plain(cause).Error()), Try: try})
 	return e, false, err
 }
 
-// Restart makes the fact that the run's agent is started anew behind the recorded turns, because of a
-// loss that is the machine's.
+// Restart makes the fact that the run's agent is started anew behind the recorded turns, because of
+// a loss that is the machine's.
 func (r *Rollout) Restart(class string, cause error) (Event, error) {
 	n := r.Restarts + 1
 	return r.Next(RolloutRetriedType, fmt.Sprintf("agent-%d", n), RolloutRetried{Stage: StageTools, Class: class,
 		Message: clip(wording.Plain(cause).Error()), Try: n, Behind: len(r.Turns)})
 }
 
-// progress grows with every turn and every piece of one, with every answered call of a harness, and with every end and verdict of a step, so that tries are told apart.
+// progress grows with every turn and every piece of one, with every answered call of a harness, and
+// with every end and verdict of a step, so that tries are told apart.
 func (r *Rollout) progress() int {
 	n := len(r.Turns) + r.pieces + 2*len(r.Steps) + len(r.Answers)
 	if r.StepToScore() != nil {
@@ -322,7 +334,8 @@ func (r *Rollout) progress() int {
 	return n
 }
 
-// clip keeps error texts that quote foreign output at a bounded size, and free of this process's credentials.
+// clip keeps error texts that quote foreign output at a bounded size, and free of
+// this process's credentials.
 func clip(s string) string {
 	s = wording.Clean(s)
 	const most = 2000

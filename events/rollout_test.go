@@ -69,18 +69,25 @@ func TestFoldRollout(t *testing.T) {
 		steps []any
 		want  facts
 	}{
-		"just started":            {[]any{started}, facts{lastTurn: -1}},
-		"asks for tools":          {[]any{started, asks(0)}, facts{turns: 1, awaits: true}},
-		"has its answer":          {[]any{started, asks(0), answers(0, "a")}, facts{turns: 1, runner: "a"}},
-		"asks again":              {[]any{started, asks(0), answers(0, "a"), asks(1)}, facts{turns: 2, awaits: true, runner: "a", lastTurn: 1}},
-		"has the second answer":   {[]any{started, asks(0), answers(0, "a"), asks(1), answers(1, "b")}, facts{turns: 2, runner: "b", lastTurn: 1}},
-		"says its last word":      {[]any{started, TurnSampled{Turn: 0}}, facts{turns: 1}},
-		"is finished":             {[]any{started, TurnSampled{Turn: 0}, RolloutFinished{}}, facts{turns: 1, finished: true}},
-		"is scored":               {[]any{started, TurnSampled{Turn: 0}, RolloutFinished{}, RolloutScored{Reward: 1}}, facts{turns: 1, finished: true, over: true, scored: "1"}},
-		"failed":                  {[]any{started, RolloutFailed{Class: ClassDeadline}}, facts{over: true, lastTurn: -1, ended: ClassDeadline}},
-		"two tries":               {[]any{started, RolloutRetried{Try: 1}, RolloutRetried{Try: 2}}, facts{tries: 2, lastTurn: -1}},
-		"progress forgets tries":  {[]any{started, RolloutRetried{Try: 1}, asks(0)}, facts{turns: 1, awaits: true}},
-		"a remark is no progress": {[]any{started, asks(0), RolloutRetried{Try: 1}, RolloutAnnotated{Text: "hm"}, RolloutInvalidated{Reason: "x"}, map[string]int{}}, facts{turns: 1, tries: 1, awaits: true}},
+		"just started":   {[]any{started}, facts{lastTurn: -1}},
+		"asks for tools": {[]any{started, asks(0)}, facts{turns: 1, awaits: true}},
+		"has its answer": {[]any{started, asks(0), answers(0, "a")}, facts{turns: 1, runner: "a"}},
+		"asks again": {[]any{started, asks(0), answers(0, "a"), asks(1)},
+			facts{turns: 2, awaits: true, runner: "a", lastTurn: 1}},
+		"has the second answer": {[]any{started, asks(0), answers(0, "a"), asks(1), answers(1, "b")},
+			facts{turns: 2, runner: "b", lastTurn: 1}},
+		"says its last word": {[]any{started, TurnSampled{Turn: 0}}, facts{turns: 1}},
+		"is finished": {[]any{started, TurnSampled{Turn: 0}, RolloutFinished{}},
+			facts{turns: 1, finished: true}},
+		"is scored": {[]any{started, TurnSampled{Turn: 0}, RolloutFinished{}, RolloutScored{Reward: 1}},
+			facts{turns: 1, finished: true, over: true, scored: "1"}},
+		"failed": {[]any{started, RolloutFailed{Class: ClassDeadline}},
+			facts{over: true, lastTurn: -1, ended: ClassDeadline}},
+		"two tries": {[]any{started, RolloutRetried{Try: 1}, RolloutRetried{Try: 2}},
+			facts{tries: 2, lastTurn: -1}},
+		"progress forgets tries": {[]any{started, RolloutRetried{Try: 1}, asks(0)}, facts{turns: 1, awaits: true}},
+		"a remark is no progress": {[]any{started, asks(0), RolloutRetried{Try: 1}, RolloutAnnotated{Text: "hm"},
+			RolloutInvalidated{Reason: "x"}, map[string]int{}}, facts{turns: 1, tries: 1, awaits: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			chain := links(t, c.steps...)
@@ -88,7 +95,8 @@ func TestFoldRollout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := facts{turns: len(r.Turns), tries: r.Tries, over: r.Over(), awaits: r.AwaitsTools(), finished: r.Finished != nil, lastTurn: -1}
+			got := facts{turns: len(r.Turns), tries: r.Tries, over: r.Over(), awaits: r.AwaitsTools(),
+				finished: r.Finished != nil, lastTurn: -1}
 			if last := r.LastTurn(); last != nil {
 				got.lastTurn = last.Turn
 			}
@@ -104,7 +112,8 @@ func TestFoldRollout(t *testing.T) {
 			if got != c.want {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
-			if r.Run != "r" || r.ID != "g000001-2" || !reflect.DeepEqual(r.Started, started) || r.Tail != chain[len(chain)-1].Seq {
+			if r.Run != "r" || r.ID != "g000001-2" || !reflect.DeepEqual(r.Started, started) ||
+				r.Tail != chain[len(chain)-1].Seq {
 				t.Errorf("run %s, rollout %s, started %+v, tail %d", r.Run, r.ID, r.Started, r.Tail)
 			}
 		})
@@ -144,7 +153,8 @@ func TestNextLinks(t *testing.T) {
 		}
 		if final {
 			failed, err := Data[RolloutFailed](e)
-			if e.Type != RolloutFailedType || err != nil || failed.Stage != StageScorer || failed.Class != ClassVerifier {
+			if e.Type != RolloutFailedType || err != nil || failed.Stage != StageScorer ||
+				failed.Class != ClassVerifier {
 				t.Errorf("final %s: %+v, %v", e.Type, failed, err)
 			}
 			continue
@@ -169,9 +179,11 @@ func TestNextLinks(t *testing.T) {
 
 // A cut text must still be text.
 func TestClip(t *testing.T) {
-	for _, s := range []string{"short", strings.Repeat("x", 5000), strings.Repeat("日本", 2000), strings.Repeat("é", 1000) + "x"} {
+	for _, s := range []string{"short", strings.Repeat("x", 5000), strings.Repeat("日本", 2000),
+		strings.Repeat("é", 1000) + "x"} {
 		got := clip(s)
-		if len(got) > 2010 || strings.ContainsRune(got, '\uFFFD') || !strings.HasPrefix(s, strings.TrimSuffix(got, "…")) {
+		if len(got) > 2010 || strings.ContainsRune(got, '\uFFFD') ||
+			!strings.HasPrefix(s, strings.TrimSuffix(got, "…")) {
 			t.Errorf("%d bytes become %d: %.30q…", len(s), len(got), got)
 		}
 	}

@@ -11,8 +11,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// This file is about tasks of several steps. Their agent is given one instruction after the other in the same workspace: when it has ended a
-// step, that is verified with the step's own tests, and the verdict decides whether the next instruction follows.
+// This file is about tasks of several steps. Their agent is given one instruction after the other
+// in the same workspace: when it has ended a step, that is verified with the step's own tests, and
+// the verdict decides whether the next instruction follows.
 
 // StepFinished ends a step of a task that has several.
 type StepFinished struct {
@@ -29,10 +30,12 @@ type StepScored struct {
 	ExitCode   int                `json:"exit_code"`
 	Log        *storage.Ref       `json:"log,omitempty"`
 	DurationMS float64            `json:"duration_ms"`
-	// Workspace is what the next step begins with, as a change against the snapshot: the agent's, with the files of that step laid over it. Without
-	// it the next step, if there is one, begins with what the agent has left. An empty object is the snapshot itself.
+	// Workspace is what the next step begins with, as a change against the snapshot: the agent's,
+	// with the files of that step laid over it. Without it the next step, if there is one, begins
+	// with what the agent has left. An empty object is the snapshot itself.
 	Workspace *storage.Ref `json:"workspace,omitempty"`
-	// Tests, Flags, Forfeit, Isolation, Filesystem, User, Build and Verifier are as in RolloutScored. A forfeit ends the rollout.
+	// Tests, Flags, Forfeit, Isolation, Filesystem, User, Build and Verifier are as in
+	// RolloutScored. A forfeit ends the rollout.
 	Flags      []string     `json:"flags,omitempty" jsonschema:"maxItems=50"`
 	Forfeit    *Forfeit     `json:"forfeit,omitempty"`
 	Isolation  string       `json:"isolation,omitempty"`
@@ -49,8 +52,9 @@ type EndedStep struct {
 	Verdict *StepScored // nil until it is scored
 }
 
-// ComposeSteps makes a rollout's components of those of its steps' verdicts, by the task's strategy. A component that a step did not report counts as
-// 0 in a mean; steps that were never begun count nothing.
+// ComposeSteps makes a rollout's components of those of its steps' verdicts, by the task's
+// strategy. A component that a step did not report counts as 0 in a mean; steps that were
+// never begun count nothing.
 func ComposeSteps(t runfile.TaskSpec, steps []EndedStep) (map[string]float64, error) {
 	var verdicts []map[string]float64
 	for _, s := range steps {
@@ -95,7 +99,8 @@ func (r *Rollout) StepBegin(step int) int {
 	return r.Steps[step-1].Turns
 }
 
-// Laid is the workspace that a step's files were laid into before this turn, its first one; nil where there were none.
+// Laid is the workspace that a step's files were laid into before this turn, its first one;
+// nil where there were none.
 func (r *Rollout) Laid(turn int) *storage.Ref {
 	for _, s := range r.Steps {
 		if s.Turns == turn && s.Verdict != nil {
@@ -107,7 +112,10 @@ func (r *Rollout) Laid(turn int) *storage.Ref {
 
 // WasLaid reports whether any step has brought files into the workspace.
 func (r *Rollout) WasLaid() bool {
-	return slices.ContainsFunc(r.Steps, func(s EndedStep) bool { return s.Verdict != nil && s.Verdict.Workspace != nil })
+	return slices.ContainsFunc(r.Steps, func(s EndedStep) bool {
+		return s.Verdict != nil &&
+			s.Verdict.Workspace != nil
+	})
 }
 
 // Workspace is the change against the snapshot that the workspace is now, nil for none.
@@ -159,7 +167,8 @@ func (r *Rollout) stepScored(e Event) error {
 	}
 	last := r.StepToScore()
 	if last == nil || last.Step != verdict.Step {
-		return fmt.Errorf("%s: %w: it scores step %d, which has not ended or has its verdict", e.ID, ErrMalformed, verdict.Step)
+		return fmt.Errorf("%s: %w: it scores step %d, which has not ended or has its verdict", e.ID,
+			ErrMalformed, verdict.Step)
 	}
 	last.Verdict = verdict
 	return nil

@@ -13,7 +13,8 @@ import (
 
 func ended(verdicts ...map[string]float64) (steps []EndedStep) {
 	for i, v := range verdicts {
-		steps = append(steps, EndedStep{StepFinished: StepFinished{Step: i, Turns: i + 1}, Verdict: &StepScored{Step: i, Components: v}})
+		steps = append(steps, EndedStep{StepFinished: StepFinished{Step: i, Turns: i + 1},
+			Verdict: &StepScored{Step: i, Components: v}})
 	}
 	return steps
 }
@@ -25,10 +26,12 @@ func TestCompose(t *testing.T) {
 		steps    []EndedStep
 		want     parts // nil: an error
 	}{
-		"one":             {runfile.StrategyMean, ended(parts{"reward": 0.5}), parts{"reward": 0.5}},
-		"mean":            {"", ended(parts{"reward": 1}, parts{"reward": 0}), parts{"reward": 0.5}},
-		"missing is 0":    {runfile.StrategyMean, ended(parts{"reward": 1, "style": 1}, parts{"reward": 0.5}), parts{"reward": 0.75, "style": 0.5}},
-		"final":           {runfile.StrategyFinal, ended(parts{"reward": 1, "style": 1}, parts{"reward": 0.5}), parts{"reward": 0.5}},
+		"one":  {runfile.StrategyMean, ended(parts{"reward": 0.5}), parts{"reward": 0.5}},
+		"mean": {"", ended(parts{"reward": 1}, parts{"reward": 0}), parts{"reward": 0.5}},
+		"missing is 0": {runfile.StrategyMean, ended(parts{"reward": 1, "style": 1}, parts{"reward": 0.5}),
+			parts{"reward": 0.75, "style": 0.5}},
+		"final": {runfile.StrategyFinal, ended(parts{"reward": 1, "style": 1}, parts{"reward": 0.5}),
+			parts{"reward": 0.5}},
 		"thirds":          {"", ended(parts{"reward": 1}, parts{"reward": 1}, parts{"reward": 1}), parts{"reward": 1}},
 		"none":            {"", nil, nil},
 		"without verdict": {runfile.StrategyFinal, append(ended(parts{"reward": 1}), EndedStep{}), nil},
@@ -75,13 +78,16 @@ func TestFoldSteps(t *testing.T) {
 	}
 	begin := link(RolloutStartedType, "0", RolloutStarted{})
 	calls := []ToolCall{{ID: "c"}}
-	first, second := link(TurnSampledType, "0", TurnSampled{}), link(TurnSampledType, "1", TurnSampled{Turn: 1, ToolCalls: calls})
+	first, second := link(TurnSampledType, "0", TurnSampled{}),
+		link(TurnSampledType, "1", TurnSampled{Turn: 1, ToolCalls: calls})
 	end, verdict := link(StepFinishedType, "0", StepFinished{Turns: 1}), link(StepScoredType, "0", StepScored{})
 	r, err := FoldRollout([]Event{begin, first, end, verdict, second})
-	if err != nil || len(r.Steps) != 1 || r.StepToScore() != nil || r.StepOf(0) != 0 || r.StepOf(1) != 1 || r.StepBegin(1) != 1 {
+	if err != nil || len(r.Steps) != 1 || r.StepToScore() != nil || r.StepOf(0) != 0 ||
+		r.StepOf(1) != 1 || r.StepBegin(1) != 1 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if _, err := r.Fork(1, runfile.Limits{Turns: 9, Tokens: 9}); err == nil || !strings.Contains(err.Error(), "of its step 2") {
+	if _, err := r.Fork(1, runfile.Limits{Turns: 9, Tokens: 9}); err == nil ||
+		!strings.Contains(err.Error(), "of its step 2") {
 		t.Errorf("a fork in the second step: %v", err)
 	}
 	for name, links := range map[string][]Event{
@@ -119,7 +125,8 @@ func TestStepFilesAreRefs(t *testing.T) {
 		first, second *storage.Ref
 		wrong         int
 	}{
-		"none": {nil, nil, 0}, "of the second": {nil, &good, 0}, "of the first": {&good, nil, 1}, "nowhere": {nil, &storage.Ref{Key: "../a", SHA256: good.SHA256}, 1},
+		"none": {nil, nil, 0}, "of the second": {nil, &good, 0}, "of the first": {&good, nil, 1},
+		"nowhere": {nil, &storage.Ref{Key: "../a", SHA256: good.SHA256}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wrong := 0

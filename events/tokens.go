@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// AddTokens adds counts of tokens. Servers and outsiders say what they like: a negative count is none, and a sum that does not fit stays at
-// the largest one, so that no bound is passed by going around it.
+// AddTokens adds counts of tokens. Servers and outsiders say what they like: a negative
+// count is none, and a sum that does not fit stays at the largest one, so that no bound is
+// passed by going around it.
 func AddTokens(a, b int64) int64 {
 	a, b = max(0, a), max(0, b)
 	if a > math.MaxInt64-b {
@@ -16,7 +17,8 @@ func AddTokens(a, b int64) int64 {
 	return a + b
 }
 
-// BytesPerToken is the estimate that stands for a count of tokens that nobody gives: of code and prose a token has three to five bytes.
+// BytesPerToken is the estimate that stands for a count of tokens that nobody gives: of code and
+// prose a token has three to five bytes.
 const BytesPerToken = 4
 
 // EstimatedTokens are those of so many bytes of text, by BytesPerToken.
@@ -43,7 +45,8 @@ func (t *TurnSampled) saidBytes() int {
 	return n
 }
 
-// Used are the tokens of the turn, those of its prompt and those that it sampled. Of one that ran elsewhere and counts none they are those of its own text, estimated, so that no bound is
+// Used are the tokens of the turn, those of its prompt and those that it sampled. Of one that
+// ran elsewhere and counts none they are those of its own text, estimated, so that no bound is
 // passed by leaving counts out.
 func (t TurnSampled) Used() int {
 	if t.PromptTokens <= 0 && t.CompletionTokens <= 0 {
@@ -57,7 +60,8 @@ func (t TurnSampled) Used() int {
 	return int(min(AddTokens(int64(t.PromptTokens), int64(t.CompletionTokens)), math.MaxInt))
 }
 
-// RoomText tells a model how much of its context its conversation takes, before what follows behind it.
+// RoomText tells a model how much of its context its conversation takes,
+// before what follows behind it.
 func RoomText(used, limit int) string {
 	return fmt.Sprintf("[Before this result, %d of %d tokens of your context were used.]", used, limit)
 }
@@ -76,15 +80,18 @@ func (t *TurnSampled) ShownResults(results []ToolResult) []ToolResult {
 	return told
 }
 
-// LogprobGap is how far a trainer's own log-probabilities d_t of a batch's sampled tokens are from the sampler's s_t, over the tokens that were sampled by the
-// policy version whose weights the trainer has: on these both should be equal. Tokens of other versions differ by what was trained between, and are left out.
+// LogprobGap is how far a trainer's own log-probabilities d_t of a batch's sampled tokens are from
+// the sampler's s_t, over the tokens that were sampled by the policy version whose weights the
+// trainer has: on these both should be equal. Tokens of other versions differ by what was trained
+// between, and are left out.
 type LogprobGap struct {
 	// MeanAbs and MaxAbs are the mean and the largest of |d_t − s_t|, in nats.
 	MeanAbs float64 `json:"mean_abs" jsonschema:"minimum=0,maximum=1000000"`
 	MaxAbs  float64 `json:"max_abs" jsonschema:"minimum=0,maximum=1000000"`
-	// KL estimates the divergence of the sampler's distribution from the trainer's, KL(sampler ‖ trainer): the mean of r_t − 1 − ln r_t with
-	// r_t = exp(d_t − s_t). It is the estimator k3 of J. Schulman, "Approximating KL Divergence" (2020), http://joschu.net/blog/kl-approx.html, which is
-	// never negative. d_t − s_t is cut to ±20 in it, so that no token makes it infinite.
+	// KL estimates the divergence of the sampler's distribution from the trainer's, KL(sampler ‖
+	// trainer): the mean of r_t − 1 − ln r_t with r_t = exp(d_t − s_t). It is the estimator k3 of
+	// J. Schulman, "Approximating KL Divergence" (2020), http://joschu.net/blog/kl-approx.html,
+	// which is never negative. d_t − s_t is cut to ±20 in it, so that no token makes it infinite.
 	KL float64 `json:"kl" jsonschema:"minimum=0,maximum=1000000000"`
 	// Tokens is how many tokens were compared.
 	Tokens int64 `json:"tokens" jsonschema:"minimum=1"`

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// ToolAnswers are the answers to turns' calls, in the order of the turns. Turns without calls have none, so an answer's place is not its turn. A list and not a map: those who share
-// a fold share it too, and the next answer is added behind what they have seen.
+// ToolAnswers are the answers to turns' calls, in the order of the turns. Turns without calls have
+// none, so an answer's place is not its turn. A list and not a map: those who share a fold share it
+// too, and the next answer is added behind what they have seen.
 type ToolAnswers []ToolsCompleted
 
 // Get is the answer to a turn's calls; ok is false where there is none.
@@ -24,7 +25,8 @@ func (a ToolAnswers) Answer(turn int) ToolsCompleted {
 	return t
 }
 
-// Add are these answers and one more, in place of an earlier one to the same turn. a stays as it is.
+// Add are these answers and one more, in place of an earlier one to the
+// same turn. a stays as it is.
 func (a ToolAnswers) Add(t ToolsCompleted) ToolAnswers {
 	at, found := a.find(t.Turn)
 	switch {

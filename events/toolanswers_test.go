@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestToolAnswers: in whatever order answers come, each turn has its last one, and who has the answers from before keeps them as they were.
+// TestToolAnswers: in whatever order answers come, each turn has its last one, and who has the
+// answers from before keeps them as they were.
 func TestToolAnswers(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -26,20 +27,24 @@ func TestToolAnswers(t *testing.T) {
 			for turn := -1; turn < 13; turn++ {
 				n, there := want[turn]
 				got, ok := answers.Get(turn)
-				if ok != there || there && got.Runner != strconv.Itoa(n) || !reflect.DeepEqual(answers.Answer(turn), got) {
+				if ok != there || there && got.Runner != strconv.Itoa(n) ||
+					!reflect.DeepEqual(answers.Answer(turn), got) {
 					t.Fatalf("seed %d: turn %d has %+v %t, want answer %d %t", seed, turn, got, ok, n, there)
 				}
 			}
 		}
 		if len(answers) != len(want) || !reflect.DeepEqual(before, then) {
-			t.Fatalf("seed %d: %d answers, want %d; those from before are %v, were %v", seed, len(answers), len(want), before, then)
+			t.Fatalf("seed %d: %d answers, want %d; those from before are %v, were %v", seed, len(answers),
+				len(want), before, then)
 		}
 	}
 }
 
-// TestSharedAnswersPart: two who share a fold's answers and go on by themselves do not see each other's.
+// TestSharedAnswersPart: two who share a fold's answers and go on by themselves
+// do not see each other's.
 func TestSharedAnswersPart(t *testing.T) {
-	chain := links(t, RolloutStarted{}, ToolsCompleted{}, ToolsCompleted{Turn: 1}, ToolsCompleted{Turn: 2}, ToolsCompleted{Turn: 3, Runner: "fold"})
+	chain := links(t, RolloutStarted{}, ToolsCompleted{}, ToolsCompleted{Turn: 1}, ToolsCompleted{Turn: 2},
+		ToolsCompleted{Turn: 3, Runner: "fold"})
 	r, err := FoldRollout(chain[:4]) // three answers, in a list with room for four
 	if err != nil {
 		t.Fatal(err)

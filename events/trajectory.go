@@ -27,10 +27,12 @@ func (t TurnSampled) Row(segment int32) (storage.Message, error) {
 		thoughts = t.Reasoning.Text
 	}
 	return storage.Message{
-		Role: "assistant", Content: t.Content, Reasoning: thoughts, ToolCalls: calls, Turn: int32(t.Turn), Segment: segment,
+		Role: "assistant", Content: t.Content, Reasoning: thoughts, ToolCalls: calls,
+		Turn: int32(t.Turn), Segment: segment,
 		TokenIDs: t.TokenIDs, Logprobs: t.Logprobs, LossMask: mask, Columns: t.Columns,
-		PolicyVersion: t.PolicyVersion, Versions: t.RowVersions(), Constrained: len(t.Constrained) > 0, FinishReason: t.FinishReason,
-		StartedAt: t.StartedAt, Duration: time.Duration(float64(t.LatencyMS * float64(time.Millisecond))),
+		PolicyVersion: t.PolicyVersion, Versions: t.RowVersions(), Constrained: len(t.Constrained) > 0,
+		FinishReason: t.FinishReason,
+		StartedAt:    t.StartedAt, Duration: time.Duration(float64(t.LatencyMS * float64(time.Millisecond))),
 	}, err
 }
 
@@ -77,11 +79,13 @@ func NewRolloutFinished(t *storage.Trajectory) RolloutFinished {
 	return f
 }
 
-// Misfit reports whether not even the first prompt of the rollout fitted into the server's context: nothing was sampled.
+// Misfit reports whether not even the first prompt of the rollout fitted into the server's
+// context: nothing was sampled.
 func (f RolloutFinished) Misfit() bool { return f.StopReason == StopContext && f.Turns == 0 }
 
 // StoreTrajectory stores the encoded file of a trajectory, and makes the payload that names it.
-func StoreTrajectory(ctx context.Context, store storage.Store, t *storage.Trajectory, file []byte) (RolloutFinished, error) {
+func StoreTrajectory(ctx context.Context, store storage.Store, t *storage.Trajectory,
+	file []byte) (RolloutFinished, error) {
 	f := NewRolloutFinished(t)
 	var err error
 	f.Trajectory, err = storage.PutPacked(ctx, store, "runs/"+t.Run+"/trajectories/"+t.Rollout, "arrow", file)
@@ -91,7 +95,8 @@ func StoreTrajectory(ctx context.Context, store storage.Store, t *storage.Trajec
 	return f, nil
 }
 
-// Why a turn ended, whatever the server calls it; see package inference/vocabulary. A turn that ran elsewhere may have none.
+// Why a turn ended, whatever the server calls it; see package inference/vocabulary. A turn that ran
+// elsewhere may have none.
 const (
 	FinishStop       = "stop"       // the model ended it
 	FinishToolCalls  = "tool_calls" // the model ended it with calls of tools
@@ -106,10 +111,12 @@ const (
 // Finishes are the values of TurnSampled.FinishReason.
 var Finishes = []string{FinishStop, FinishToolCalls, FinishLength, FinishRepetition, FinishFiltered, FinishUnknown}
 
-// KnownFinish reports whether a turn's finish reason is one of them, or none: that of a turn that ran elsewhere, whose end nobody states.
+// KnownFinish reports whether a turn's finish reason is one of them, or none: that of a turn that
+// ran elsewhere, whose end nobody states.
 func KnownFinish(reason string) bool { return reason == "" || slices.Contains(Finishes, reason) }
 
-// Cut reports whether the turn did not end where the model ended it, so that a call in it may be half of one. What has no reason counts as ended.
+// Cut reports whether the turn did not end where the model ended it, so that a call in it may be
+// half of one. What has no reason counts as ended.
 func (t *TurnSampled) Cut() bool {
 	return t.FinishReason != "" && t.FinishReason != FinishStop && t.FinishReason != FinishToolCalls
 }
@@ -119,12 +126,14 @@ func (t *TurnSampled) Unoffered() {
 	t.Lacks = slices.DeleteFunc(t.Lacks, func(lack string) bool { return lack == LackTools })
 }
 
-// OnlyConstrained reports whether all that was sampled in an episode was sampled under a constraint.
+// OnlyConstrained reports whether all that was sampled in an episode was
+// sampled under a constraint.
 func (f RolloutFinished) OnlyConstrained() bool {
 	return f.Constrained > 0 && f.Constrained >= f.Sampled
 }
 
-// MaskedBy is the rule of the run's `conversations` for which the turn is not trained on, "" for none.
+// MaskedBy is the rule of the run's `conversations` for which the turn is not
+// trained on, "" for none.
 func (t *TurnSampled) MaskedBy() string {
 	if t.Conversation == nil || !t.Conversation.Masked {
 		return ""
@@ -149,23 +158,26 @@ func (r *Rollout) AnsweredBy(turn int) string {
 	return r.Turns[i].AnsweredBy()
 }
 
-// CheckAnswered says what is wrong with a turn's conversation where answered is the model that answers it by
-// the run's rules, "" for the policy.
+// CheckAnswered says what is wrong with a turn's conversation where answered is the model that
+// answers it by the run's rules, "" for the policy.
 func (t *TurnSampled) CheckAnswered(answered string) error {
 	switch said := t.AnsweredBy(); {
 	case said != answered:
-		return fmt.Errorf("conversation.model %.80q: by the rules of the run %s answers it", said, cmp.Or(answered, "the policy"))
+		return fmt.Errorf("conversation.model %.80q: by the rules of the run %s answers it", said,
+			cmp.Or(answered, "the policy"))
 	case said == "":
 		return nil
 	case !t.TextOnly || len(t.TokenIDs)+len(t.Logprobs)+len(t.PromptDelta) > 0:
 		return fmt.Errorf("text_only: %.80q has answered, whose tokens are not the policy's: leave them out", said)
 	case t.PolicyVersion != runfile.UnknownVersion || len(t.VersionSpans) > 0:
-		return fmt.Errorf("policy_version %d: %.80q has answered, which is no version of the policy: state %d", t.PolicyVersion, said, runfile.UnknownVersion)
+		return fmt.Errorf("policy_version %d: %.80q has answered, which is no version of the policy: state %d",
+			t.PolicyVersion, said, runfile.UnknownVersion)
 	}
 	return nil
 }
 
-// MaskedTokens counts the sampled tokens of turns that are not trained on, by the rule that says so.
+// MaskedTokens counts the sampled tokens of turns that are not trained on,
+// by the rule that says so.
 func MaskedTokens(turns []TurnSampled) (tokens map[string]int) {
 	for _, t := range turns {
 		if rule := t.MaskedBy(); rule != "" && len(t.TokenIDs) > 0 {
@@ -187,18 +199,22 @@ func (f RolloutFinished) AllSampled() int {
 	return n
 }
 
-// OnlyMasked reports whether all that was sampled in an episode is of conversations that are not trained on.
+// OnlyMasked reports whether all that was sampled in an episode is of conversations
+// that are not trained on.
 func (f RolloutFinished) OnlyMasked() bool { return f.Unsampled() && len(f.Masked) > 0 }
 
-// Unsampled reports whether the model sampled not a single token that could be trained on, though its server gives tokens.
+// Unsampled reports whether the model sampled not a single token that could be trained on, though
+// its server gives tokens.
 func (f RolloutFinished) Unsampled() bool { return !f.TextOnly && f.Sampled == 0 }
 
-// Untold reports whether a rollout stopped for what may be the server's doing, so that its reward is not the model's: it is not trained on.
+// Untold reports whether a rollout stopped for what may be the server's doing, so that its reward
+// is not the model's: it is not trained on.
 func Untold(stopReason string) bool {
 	return stopReason == StopUnread || stopReason == StopUnknown || stopReason == StopRefused
 }
 
-// HasRequest reports whether a harness or an agent has asked for the turn, with messages of its own.
+// HasRequest reports whether a harness or an agent has asked for the turn,
+// with messages of its own.
 func (t *TurnSampled) HasRequest() bool { return t.After != nil || len(t.Prompt) > 0 }
 
 // Stopped is why a rollout stopped with the turn, as far as the turn tells.

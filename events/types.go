@@ -177,13 +177,15 @@ func payload[T any]() any { return new(T) }
 // Types lists every known type, sorted by name.
 func Types() []Type { return sortedTypes }
 
-// IsDefined reports whether this version of Rondo knows the type. A reader skips what it does not know.
+// IsDefined reports whether this version of Rondo knows the type. A reader
+// skips what it does not know.
 func (t Type) IsDefined() bool { _, ok := Definitions[t]; return ok }
 
 // FromOutside reports whether an outsider may submit a fact of this type to the intake.
 func (t Type) FromOutside() bool { return Definitions[t].Outside }
 
-// ExternalOnly reports whether outsiders may state facts of this type of External groups and rollouts alone.
+// ExternalOnly reports whether outsiders may state facts of this type of External
+// groups and rollouts alone.
 func (t Type) ExternalOnly() bool { return Definitions[t].external }
 
 // Routed reports whether the subject of this type ends in a route.

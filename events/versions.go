@@ -9,17 +9,20 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// MaxVersionSpans bounds the spans of one turn: weights change every few seconds at most, and a turn takes minutes.
+// MaxVersionSpans bounds the spans of one turn: weights change every few seconds at most,
+// and a turn takes minutes.
 const MaxVersionSpans = 256
 
-// VersionSpan says which policy version sampled the tokens of a turn from Start to before End; -1 where nobody reported it.
+// VersionSpan says which policy version sampled the tokens of a turn from Start to before End; -1
+// where nobody reported it.
 type VersionSpan struct {
 	Version int64 `json:"version" jsonschema:"minimum=-1"`
 	Start   int   `json:"start" jsonschema:"minimum=0"`
 	End     int   `json:"end" jsonschema:"minimum=1"`
 }
 
-// CheckVersionSpans refuses spans that do not say of each token exactly one version; tokens below 0 are not counted.
+// CheckVersionSpans refuses spans that do not say of each token exactly one version; tokens
+// below 0 are not counted.
 func CheckVersionSpans(spans []VersionSpan, tokens int) error {
 	if len(spans) > MaxVersionSpans {
 		return fmt.Errorf("%d spans, at most %d are allowed", len(spans), MaxVersionSpans)
@@ -27,7 +30,8 @@ func CheckVersionSpans(spans []VersionSpan, tokens int) error {
 	end := 0
 	for i, s := range spans {
 		if s.Start != end || s.End <= s.Start || s.Version < runfile.UnknownVersion {
-			return fmt.Errorf("span %d (version %d, tokens %d to %d) does not continue at token %d", i, s.Version, s.Start, s.End, end)
+			return fmt.Errorf("span %d (version %d, tokens %d to %d) does not continue at token %d", i,
+				s.Version, s.Start, s.End, end)
 		}
 		end = s.End
 	}
@@ -37,8 +41,8 @@ func CheckVersionSpans(spans []VersionSpan, tokens int) error {
 	return nil
 }
 
-// SetVersions gives a turn the versions of its tokens, which CheckVersionSpans has passed. Neighbours of one version become one span; a turn of one
-// version has no spans.
+// SetVersions gives a turn the versions of its tokens, which CheckVersionSpans has passed.
+// Neighbours of one version become one span; a turn of one version has no spans.
 func (t *TurnSampled) SetVersions(spans []VersionSpan) {
 	t.PolicyVersion, t.VersionSpans = oldest(spans), merged(spans)
 	if len(t.VersionSpans) == 1 {
@@ -58,7 +62,8 @@ func merged(spans []VersionSpan) (fewer []VersionSpan) {
 	return fewer
 }
 
-// SpansBetween are the spans of the tokens from one to before another, counted from the first of these.
+// SpansBetween are the spans of the tokens from one to before another, counted
+// from the first of these.
 func SpansBetween(spans []VersionSpan, from, to int) (between []VersionSpan) {
 	for _, s := range spans {
 		if s.Start, s.End = max(s.Start, from)-from, min(s.End, to)-from; s.Start < s.End {
@@ -88,7 +93,8 @@ func (t TurnSampled) LatestVersion() int64 {
 func (t TurnSampled) RowVersions() []storage.VersionSegment {
 	var segments []storage.VersionSegment
 	for _, s := range t.VersionSpans {
-		segments = append(segments, storage.VersionSegment{Start: int32(s.Start), Length: int32(s.End - s.Start), Version: s.Version})
+		segments = append(segments, storage.VersionSegment{Start: int32(s.Start),
+			Length: int32(s.End - s.Start), Version: s.Version})
 	}
 	return segments
 }

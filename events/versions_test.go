@@ -32,12 +32,14 @@ func TestVersionSpans(t *testing.T) {
 	}
 }
 
-// TestSetVersions: the version of a turn is the oldest of its tokens, and unknown where one is. What it is given stays as it was.
+// TestSetVersions: the version of a turn is the oldest of its tokens, and unknown where one is.
+// What it is given stays as it was.
 func TestSetVersions(t *testing.T) {
 	given := []VersionSpan{{7, 0, 1}, {7, 1, 3}, {9, 3, 4}}
 	var turn TurnSampled
 	turn.SetVersions(given)
-	if want := []VersionSpan{{7, 0, 3}, {9, 3, 4}}; turn.PolicyVersion != 7 || turn.LatestVersion() != 9 || !reflect.DeepEqual(turn.VersionSpans, want) {
+	if want := []VersionSpan{{7, 0, 3}, {9, 3, 4}}; turn.PolicyVersion != 7 || turn.LatestVersion() != 9 ||
+		!reflect.DeepEqual(turn.VersionSpans, want) {
 		t.Errorf("%d, %+v", turn.PolicyVersion, turn.VersionSpans)
 	}
 	if given[0].End != 1 {

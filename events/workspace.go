@@ -13,15 +13,16 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// This file is about harnesses that run elsewhere and work in a sandbox of Rondo's. Their calls are facts on the chain of the rollout, one after the
-// other, each answered by a tool runner.
+// This file is about harnesses that run elsewhere and work in a sandbox of Rondo's. Their calls are
+// facts on the chain of the rollout, one after the other, each answered by a tool runner.
 
 // What WorkspaceCalled.Op may be.
 const (
 	WorkspaceExec  = "exec"
 	WorkspaceRead  = "read"
 	WorkspaceWrite = "write"
-	// WorkspaceAgent starts the run's agent. The generator states it, once in a rollout; no outsider may.
+	// WorkspaceAgent starts the run's agent. The generator states it, once in a
+	// rollout; no outsider may.
 	WorkspaceAgent = "agent"
 )
 
@@ -35,16 +36,19 @@ const (
 	inlineContent       = 2 << 10 // beyond it a content is an object, so that folds of many calls stay small
 )
 
-// WorkspaceCalled asks for something to be done in the workspace of a harness's rollout. The ordinal of the event is the key by which the harness knows the call.
+// WorkspaceCalled asks for something to be done in the workspace of a harness's rollout. The
+// ordinal of the event is the key by which the harness knows the call.
 type WorkspaceCalled struct {
 	Op string `json:"op" jsonschema:"enum=exec,enum=read,enum=write,enum=agent"`
-	// Command runs with Env beside the sandbox's own environment, in Dir, with Stdin as its input, for at most TimeoutMS; 0 is the sandbox's limit.
+	// Command runs with Env beside the sandbox's own environment, in Dir, with Stdin as its input,
+	// for at most TimeoutMS; 0 is the sandbox's limit.
 	Command   []string          `json:"command,omitempty" jsonschema:"maxItems=1024"`
 	Dir       string            `json:"dir,omitempty" jsonschema:"maxLength=4096"`
 	Env       map[string]string `json:"env,omitempty" jsonschema:"maxProperties=256"`
 	Stdin     *Content          `json:"stdin,omitempty"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" jsonschema:"minimum=0,maximum=86400000"`
-	// Path is the file to read from Offset on, at most Limit bytes, or the one to replace by Content; Mode 0 keeps that of a file that is there.
+	// Path is the file to read from Offset on, at most Limit bytes, or the one to replace by
+	// Content; Mode 0 keeps that of a file that is there.
 	Path    string   `json:"path,omitempty" jsonschema:"maxLength=4096"`
 	Offset  int64    `json:"offset,omitempty" jsonschema:"minimum=0"`
 	Limit   int64    `json:"limit,omitempty" jsonschema:"minimum=0,maximum=4194304"`
@@ -54,9 +58,11 @@ type WorkspaceCalled struct {
 
 // WorkspaceAnswered is what a call came to. Its ordinal is that of the call.
 type WorkspaceAnswered struct {
-	// Refused says why nothing was done, in words for the harness: there is no such file, for example.
+	// Refused says why nothing was done, in words for the harness: there is
+	// no such file, for example.
 	Refused string `json:"refused,omitempty"`
-	// Output is what the command wrote to its standard output, or the bytes of the file, of which there are Size. Errors is the standard error.
+	// Output is what the command wrote to its standard output, or the bytes of the file, of which
+	// there are Size. Errors is the standard error.
 	Output *Content `json:"output,omitempty"`
 	Errors *Content `json:"errors,omitempty"`
 	Size   *int64   `json:"size,omitempty" jsonschema:"minimum=0"`
@@ -66,7 +72,8 @@ type WorkspaceAnswered struct {
 	DroppedBytes int64     `json:"dropped_bytes,omitempty" jsonschema:"minimum=0"`
 	StartedAt    time.Time `json:"started_at"`
 	DurationMS   float64   `json:"duration_ms"`
-	// Runner, Workspace, Isolation, Filesystem, Redacted, Lost and Network are as in ToolsCompleted.
+	// Runner, Workspace, Isolation, Filesystem, Redacted, Lost and Network
+	// are as in ToolsCompleted.
 	Runner     string         `json:"runner"`
 	Workspace  *storage.Ref   `json:"workspace,omitempty"`
 	Isolation  string         `json:"isolation"`
@@ -84,19 +91,22 @@ type AgentEnded struct {
 	StopReason string `json:"stop_reason,omitempty"`
 	Class      string `json:"class,omitempty"`
 	Why        string `json:"why,omitempty"`
-	// Requests are those that it made of its model, Refused those of them that were refused, the last one with LastRefusal.
+	// Requests are those that it made of its model, Refused those of them that were refused, the
+	// last one with LastRefusal.
 	Requests    int    `json:"requests"`
 	Refused     int    `json:"refused,omitempty"`
 	LastRefusal string `json:"last_refusal,omitempty"`
-	// WaitedMS is how long it waited for answers, in milliseconds. While several are waited for beside each other the time counts once.
+	// WaitedMS is how long it waited for answers, in milliseconds. While several are waited for
+	// beside each other the time counts once.
 	WaitedMS float64 `json:"waited_ms,omitempty"`
 	// Leftovers are the processes that it left running, which were killed.
 	Leftovers int `json:"leftovers,omitempty"`
-	// OutOfMemory: a process of its sandbox was killed for want of memory, or the sandbox ended with it.
+	// OutOfMemory: a process of its sandbox was killed for want of memory, or
+	// the sandbox ended with it.
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
-	// Recalled counts the turns that were sampled for the agent before it was started anew, and that
-	// it has asked for again. Left are those that it has not: they are no part of the episode, and
-	// nothing is trained on them.
+	// Recalled counts the turns that were sampled for the agent before it was started anew, and
+	// that it has asked for again. Left are those that it has not: they are no part of the episode,
+	// and nothing is trained on them.
 	Recalled int   `json:"recalled,omitempty" jsonschema:"minimum=0"`
 	Left     []int `json:"left,omitempty" jsonschema:"maxItems=1000000"`
 }
@@ -162,7 +172,8 @@ func (r *Rollout) CallUnderWay() *Call {
 	return &r.Calls[len(r.Calls)-1]
 }
 
-// CallRoute says who works on a harness's next call: the runner that holds the sandbox, or the pool.
+// CallRoute says who works on a harness's next call: the runner that holds
+// the sandbox, or the pool.
 func (r *Rollout) CallRoute(pool string, needs runfile.Needs) string {
 	if n := len(r.Answers); n > 0 {
 		return runfile.RunnerRoute(r.Answers[n-1].Runner, needs)
@@ -178,8 +189,8 @@ func (r *Rollout) AgentEnded() *AgentEnded {
 	return r.Answers[len(r.Answers)-1].Agent
 }
 
-// Left reports whether an agent that was started anew did not come to a turn: the turn is no part of
-// the episode. It follows from how the agent ended.
+// Left reports whether an agent that was started anew did not come to a turn: the turn is no part
+// of the episode. It follows from how the agent ended.
 func (r *Rollout) Left(turn int) bool {
 	ended := r.AgentEnded()
 	return ended != nil && slices.Contains(ended.Left, turn)

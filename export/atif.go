@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// maxPromptIDs bounds the prompts' token ids in a document: each turn has its whole prompt, so they grow with the square of the turns.
+// maxPromptIDs bounds the prompts' token ids in a document: each turn has its whole prompt, so they
+// grow with the square of the turns.
 const maxPromptIDs = 4 << 20
 
 // exportATIF writes a document for each conversation of each rollout.
@@ -55,18 +56,22 @@ func encodeATIF(t *atifTrajectory) ([]byte, error) {
 	return document.Bytes(), nil
 }
 
-// toATIF makes a step of each message of a conversation, which is one of so many of its rollout, and of each generation with the answers to its tool
-// calls. What stands in another document, too, is copied context.
+// toATIF makes a step of each message of a conversation, which is one of so many of its
+// rollout, and of each generation with the answers to its tool calls. What stands in another
+// document, too, is copied context.
 func toATIF(whole *storage.Trajectory, b branch, of int, line Rollout) *atifTrajectory {
 	branched := *whole
 	branched.Messages = b.messages
 	t := &branched
 	d := &atifTrajectory{
-		SchemaVersion: atifVersion, SessionID: line.Run, TrajectoryID: t.Rollout, Agent: atifAgent{Name: "rondo", Version: ownVersion(), ModelName: line.Policy},
+		SchemaVersion: atifVersion, SessionID: line.Run, TrajectoryID: t.Rollout,
+		Agent: atifAgent{Name: "rondo", Version: ownVersion(), ModelName: line.Policy},
 		Steps: []atifStep{},
-		Extra: map[string]any{"group": t.Group, "task": t.Task, "stop_reason": t.StopReason, "dispatch_version": t.DispatchVersion, "text_only": t.TextOnly},
+		Extra: map[string]any{"group": t.Group, "task": t.Task, "stop_reason": t.StopReason,
+			"dispatch_version": t.DispatchVersion, "text_only": t.TextOnly},
 	}
-	d.FinalMetrics.Extra = map[string]any{"reward": *line.Reward, "advantage": line.Advantage, "reward_components": line.Components}
+	d.FinalMetrics.Extra = map[string]any{"reward": *line.Reward, "advantage": line.Advantage,
+		"reward_components": line.Components}
 	if of > 1 {
 		d.TrajectoryID = fmt.Sprintf("%s-turn%d", t.Rollout, b.leaf)
 		d.Extra["rollout"], d.Extra["branches"] = t.Rollout, of
@@ -74,7 +79,8 @@ func toATIF(whole *storage.Trajectory, b branch, of int, line Rollout) *atifTraj
 	prompts := promptTokens(t)
 	withPrompts := prompts <= maxPromptIDs
 	if !withPrompts {
-		d.Notes = fmt.Sprintf("prompt_token_ids are left out: all prompts together have %d tokens (limit %d)", prompts, maxPromptIDs)
+		d.Notes = fmt.Sprintf("prompt_token_ids are left out: all prompts together have %d tokens (limit %d)", prompts,
+			maxPromptIDs)
 	}
 	var context []int32 // the tokens of the segment so far
 	segment := int32(0)
@@ -154,7 +160,8 @@ func promptTokens(t *storage.Trajectory) (sum int) {
 	return sum
 }
 
-// plainStep is a message that no model wrote. The answer of a tool that nothing asked for is an observation of the system.
+// plainStep is a message that no model wrote. The answer of a tool that nothing asked for is an
+// observation of the system.
 func plainStep(m storage.Message) atifStep {
 	s := atifStep{Source: "system", Message: m.Content, Timestamp: timestamp(m.StartedAt)}
 	switch m.Role {
@@ -173,8 +180,10 @@ func agentStep(m storage.Message, answers []storage.Message, model string) atifS
 	once := 1
 	reasoning, said := Thoughts(m)
 	s := atifStep{
-		Source: "agent", ModelName: model, Message: said, Reasoning: reasoning, Timestamp: timestamp(m.StartedAt), LLMCalls: &once,
-		Extra: map[string]any{"turn": m.Turn, "segment": m.Segment, "policy_version": m.PolicyVersion, "finish_reason": m.FinishReason, "duration_ms": m.Duration.Milliseconds()},
+		Source: "agent", ModelName: model, Message: said, Reasoning: reasoning,
+		Timestamp: timestamp(m.StartedAt), LLMCalls: &once,
+		Extra: map[string]any{"turn": m.Turn, "segment": m.Segment, "policy_version": m.PolicyVersion,
+			"finish_reason": m.FinishReason, "duration_ms": m.Duration.Milliseconds()},
 	}
 	var spans []events.VersionSpan
 	for _, v := range m.Versions {
@@ -186,7 +195,8 @@ func agentStep(m storage.Message, answers []storage.Message, model string) atifS
 	if len(m.Columns) > 0 {
 		s.Extra["token_columns"] = m.Columns
 	}
-	if m.PolicyVersion < 0 && spans == nil && !slices.Contains(m.LossMask, true) { // what was sampled here has a loss, also where its version is unknown
+	// what was sampled here has a loss, also where its version is unknown
+	if m.PolicyVersion < 0 && spans == nil && !slices.Contains(m.LossMask, true) {
 		s.Copied, s.LLMCalls = true, nil // no model was asked for it here: the rollout is a fork
 	}
 	calls, left := PairCalls(Calls(m), answers, nil)
@@ -199,7 +209,8 @@ func agentStep(m storage.Message, answers []storage.Message, model string) atifS
 			id = fmt.Sprintf("turn%d_call%d", m.Turn, i)
 		}
 		names[id] = true
-		s.ToolCalls = append(s.ToolCalls, atifCall{ID: id, Function: c.Call.Name, Arguments: objectOf(c.Call.Arguments)})
+		s.ToolCalls = append(s.ToolCalls, atifCall{ID: id, Function: c.Call.Name,
+			Arguments: objectOf(c.Call.Arguments)})
 		ran := map[string]any{}
 		if c.Answer != nil {
 			results = append(results, atifResult{SourceCallID: id, Content: c.Answer.Content})
@@ -219,13 +230,15 @@ func agentStep(m storage.Message, answers []storage.Message, model string) atifS
 	return s
 }
 
-// generated are the tokens of a generation. Tokens that a harness put into the message without sampling them end its prompt.
+// generated are the tokens of a generation. Tokens that a harness put into the message without
+// sampling them end its prompt.
 func generated(m storage.Message, context []int32, withPrompt bool) *atifMetrics {
 	metrics := &atifMetrics{}
 	prompt := slices.Clip(context)
 	for i, id := range m.TokenIDs {
 		if m.LossMask[i] {
-			metrics.CompletionIDs, metrics.Logprobs = append(metrics.CompletionIDs, id), append(metrics.Logprobs, m.Logprobs[i])
+			metrics.CompletionIDs, metrics.Logprobs = append(metrics.CompletionIDs, id),
+				append(metrics.Logprobs, m.Logprobs[i])
 		} else if len(metrics.CompletionIDs) == 0 {
 			prompt = append(prompt, id)
 		}
@@ -237,7 +250,8 @@ func generated(m storage.Message, context []int32, withPrompt bool) *atifMetrics
 	return metrics
 }
 
-// objectOf is the JSON object that a model wrote as arguments, or one that says what it wrote instead.
+// objectOf is the JSON object that a model wrote as arguments, or one that
+// says what it wrote instead.
 func objectOf(arguments string) json.RawMessage {
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(arguments), &object) == nil && object != nil {

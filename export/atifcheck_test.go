@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// atifChecker holds a document against the rules of ATIF v1.8 and collects everything that is wrong. Subagents and continuations, which
-// rollouts do not have, count as unknown fields.
+// atifChecker holds a document against the rules of ATIF v1.8 and collects everything that is
+// wrong. Subagents and continuations, which rollouts do not have, count as unknown fields.
 type atifChecker struct{ faults []string }
 
 // validATIF fails the test when a document breaks a rule of the format.
@@ -32,7 +32,8 @@ func checkATIF(document []byte) []string {
 	}
 	c := &atifChecker{}
 	d, ok := c.object("document", root, map[string]atifRule{
-		"schema_version": {atifText, true}, "agent": {atifAny, true}, "steps": {atifList, true}, "session_id": {atifText, false}, "trajectory_id": {atifText, false},
+		"schema_version": {atifText, true}, "agent": {atifAny, true}, "steps": {atifList, true},
+		"session_id": {atifText, false}, "trajectory_id": {atifText, false},
 		"notes": {atifText, false}, "final_metrics": {atifAny, false}, "extra": {atifObject, false},
 	})
 	if !ok {
@@ -42,7 +43,8 @@ func checkATIF(document []byte) []string {
 		c.fault("schema_version: %q instead of %s", v, atifVersion)
 	}
 	if agent, given := d["agent"]; given {
-		c.object("agent", agent, map[string]atifRule{"name": {atifText, true}, "version": {atifText, true}, "model_name": {atifText, false}, "tool_definitions": {atifList, false}, "extra": {atifObject, false}})
+		c.object("agent", agent, map[string]atifRule{"name": {atifText, true}, "version": {atifText, true},
+			"model_name": {atifText, false}, "tool_definitions": {atifList, false}, "extra": {atifObject, false}})
 	}
 	steps, isList := d["steps"].([]any)
 	if isList && len(steps) == 0 {
@@ -54,7 +56,8 @@ func checkATIF(document []byte) []string {
 	if metrics, given := d["final_metrics"]; given {
 		at := "final_metrics"
 		m, _ := c.object(at, metrics, map[string]atifRule{
-			"total_prompt_tokens": {atifCount, false}, "total_completion_tokens": {atifCount, false}, "total_cached_tokens": {atifCount, false}, "total_cost_usd": {atifNumber, false},
+			"total_prompt_tokens": {atifCount, false}, "total_completion_tokens": {atifCount, false},
+			"total_cached_tokens": {atifCount, false}, "total_cost_usd": {atifNumber, false},
 			"total_steps": {atifCount, false}, "extra": {atifObject, false}})
 		if n, ok := m["total_steps"].(json.Number); ok && n.String() != fmt.Sprint(len(steps)) {
 			c.fault("%s.total_steps: %s, but there are %d steps", at, n, len(steps))
@@ -69,8 +72,10 @@ var agentOnly = []string{"model_name", "reasoning_effort", "reasoning_content", 
 func (c *atifChecker) step(i int, v any) {
 	at := fmt.Sprintf("steps[%d]", i)
 	s, ok := c.object(at, v, map[string]atifRule{
-		"step_id": {atifCount, true}, "source": {atifText, true}, "message": {atifContent, true}, "timestamp": {atifText, false}, "model_name": {atifText, false}, "reasoning_effort": {atifAny, false},
-		"reasoning_content": {atifText, false}, "tool_calls": {atifList, false}, "observation": {atifAny, false}, "metrics": {atifAny, false}, "llm_call_count": {atifCount, false},
+		"step_id": {atifCount, true}, "source": {atifText, true}, "message": {atifContent, true},
+		"timestamp": {atifText, false}, "model_name": {atifText, false}, "reasoning_effort": {atifAny, false},
+		"reasoning_content": {atifText, false}, "tool_calls": {atifList, false}, "observation": {atifAny, false},
+		"metrics": {atifAny, false}, "llm_call_count": {atifCount, false},
 		"is_copied_context": {atifTruth, false}, "extra": {atifObject, false},
 	})
 	if !ok {
@@ -93,7 +98,8 @@ func (c *atifChecker) step(i int, v any) {
 			c.fault("%s.timestamp: %q is not a time in ISO 8601", at, moment)
 		}
 	}
-	if n, ok := s["llm_call_count"].(json.Number); ok && n.String() == "0" && (s["metrics"] != nil || s["reasoning_content"] != nil) {
+	if n, ok := s["llm_call_count"].(json.Number); ok && n.String() == "0" &&
+		(s["metrics"] != nil || s["reasoning_content"] != nil) {
 		c.fault("%s: no model was called, but it has metrics or reasoning_content", at)
 	}
 	c.observation(at, s["observation"], c.calls(at, s["tool_calls"]))
@@ -108,7 +114,8 @@ func (c *atifChecker) calls(at string, v any) map[string]bool {
 	calls, _ := v.([]any)
 	for i, call := range calls {
 		at := fmt.Sprintf("%s.tool_calls[%d]", at, i)
-		m, _ := c.object(at, call, map[string]atifRule{"tool_call_id": {atifText, true}, "function_name": {atifText, true}, "arguments": {atifObject, true}})
+		m, _ := c.object(at, call, map[string]atifRule{"tool_call_id": {atifText, true},
+			"function_name": {atifText, true}, "arguments": {atifObject, true}})
 		id, ok := m["tool_call_id"].(string)
 		if ok && (id == "" || ids[id]) {
 			c.fault("%s.tool_call_id: %q is empty or stands twice in the step", at, id)
@@ -130,7 +137,8 @@ func (c *atifChecker) observation(at string, v any, calls map[string]bool) {
 	results, _ := o["results"].([]any)
 	for i, result := range results {
 		at := fmt.Sprintf("%s.results[%d]", at, i)
-		r, _ := c.object(at, result, map[string]atifRule{"source_call_id": {atifText, false}, "content": {atifContent, false}})
+		r, _ := c.object(at, result, map[string]atifRule{"source_call_id": {atifText, false},
+			"content": {atifContent, false}})
 		if id, ok := r["source_call_id"].(string); ok && !calls[id] {
 			c.fault("%s.source_call_id: %.80q is no tool call of the step", at, id)
 		}
@@ -139,10 +147,13 @@ func (c *atifChecker) observation(at string, v any, calls map[string]bool) {
 
 func (c *atifChecker) metrics(at string, v any) {
 	m, _ := c.object(at, v, map[string]atifRule{
-		"prompt_tokens": {atifCount, false}, "completion_tokens": {atifCount, false}, "cached_tokens": {atifCount, false}, "cost_usd": {atifNumber, false}, "extra": {atifObject, false},
-		"prompt_token_ids": {atifCounts, false}, "completion_token_ids": {atifCounts, false}, "logprobs": {atifNumbers, false},
+		"prompt_tokens": {atifCount, false}, "completion_tokens": {atifCount, false},
+		"cached_tokens": {atifCount, false}, "cost_usd": {atifNumber, false}, "extra": {atifObject, false},
+		"prompt_token_ids": {atifCounts, false}, "completion_token_ids": {atifCounts, false},
+		"logprobs": {atifNumbers, false},
 	})
-	for _, pair := range [][2]string{{"prompt_tokens", "prompt_token_ids"}, {"completion_tokens", "completion_token_ids"}} {
+	for _, pair := range [][2]string{{"prompt_tokens", "prompt_token_ids"},
+		{"completion_tokens", "completion_token_ids"}} {
 		n, isCount := m[pair[0]].(json.Number)
 		ids, isList := m[pair[1]].([]any)
 		if isCount && isList && n.String() != fmt.Sprint(len(ids)) {
@@ -181,7 +192,8 @@ var (
 	atifCount   = atifKind{"a whole number, not negative", isCount}
 	atifNumbers = atifKind{"a list of numbers", func(v any) bool { return everyItem(v, atifNumber.test) }}
 	atifCounts  = atifKind{"a list of whole numbers, not negative", func(v any) bool { return everyItem(v, isCount) }}
-	atifContent = atifKind{"a text, or a list of parts with a text each", func(v any) bool { return atifText.test(v) || everyItem(v, isPart) }}
+	atifContent = atifKind{"a text, or a list of parts with a text each",
+		func(v any) bool { return atifText.test(v) || everyItem(v, isPart) }}
 )
 
 func isCount(v any) bool {

@@ -2,7 +2,8 @@ package export
 
 import "encoding/json"
 
-// The Agent Trajectory Interchange Format, version 1.8: RFC 0001 of the Harbor project. The rest is in the field extra.
+// The Agent Trajectory Interchange Format, version 1.8: RFC 0001 of the Harbor project. The
+// rest is in the field extra.
 
 const atifVersion = "ATIF-v1.8"
 

@@ -8,14 +8,17 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// turnShape is what a turn of a harness's rollout says about its place in the conversation: it was asked with so many messages
-// behind the conversation that ended with turn after, or with nothing before them where after is -1.
+// turnShape is what a turn of a harness's rollout says about its place in the conversation: it was
+// asked with so many messages behind the conversation that ended with turn after, or with nothing
+// before them where after is -1.
 type turnShape struct{ after, prompt int }
 
-// leftBehind is the prompt of a turn that an agent has left behind when it was started anew: it is in no conversation.
+// leftBehind is the prompt of a turn that an agent has left behind when it was started anew:
+// it is in no conversation.
 const leftBehind = -1
 
-// leave takes turns out that an agent has left behind. A turn that went on behind one of them takes its messages over.
+// leave takes turns out that an agent has left behind. A turn that went on behind one of them
+// takes its messages over.
 func leave(turns []turnShape, left []int) []turnShape {
 	if len(left) == 0 {
 		return turns
@@ -50,8 +53,9 @@ type branch struct {
 	copied   int // how many of the messages stand in an earlier branch, too
 }
 
-// branches are the conversations of a rollout. A harness may go back, try twice or rewrite the history: its turns are a tree, and
-// only a path through it was ever a conversation. Other rollouts are one conversation, and one more behind each summary.
+// branches are the conversations of a rollout. A harness may go back, try twice or rewrite the
+// history: its turns are a tree, and only a path through it was ever a conversation. Other rollouts
+// are one conversation, and one more behind each summary.
 func branches(t *storage.Trajectory, turns []turnShape) ([]branch, error) {
 	if len(turns) == 0 {
 		return segmentBranches(t)
@@ -89,7 +93,8 @@ func branches(t *storage.Trajectory, turns []turnShape) ([]branch, error) {
 	return all, nil
 }
 
-// blocksOf are the rows of each turn: the messages that it was asked with, its tokens where they are a row of their own, and its answer.
+// blocksOf are the rows of each turn: the messages that it was asked with, its tokens where they
+// are a row of their own, and its answer.
 func blocksOf(t *storage.Trajectory, turns []turnShape) ([][]storage.Message, error) {
 	var blocks [][]storage.Message
 	rest := t.Messages
@@ -113,8 +118,8 @@ func blocksOf(t *storage.Trajectory, turns []turnShape) ([][]storage.Message, er
 	return blocks, nil
 }
 
-// segmentBranches are the conversations of a rollout of which the log has no tree: one for each segment of a file that somebody handed in, if each says all
-// of its conversation.
+// segmentBranches are the conversations of a rollout of which the log has no tree: one for each
+// segment of a file that somebody handed in, if each says all of its conversation.
 func segmentBranches(t *storage.Trajectory) ([]branch, error) {
 	if !events.External(t.Rollout) {
 		return summedBranches(t), nil
@@ -125,7 +130,9 @@ func segmentBranches(t *storage.Trajectory) ([]branch, error) {
 		i, known := at[m.Segment]
 		if !known {
 			if i = len(all); i > 0 && m.Role == events.RolePrompt {
-				return nil, fmt.Errorf("rollout %s: segment %d of its file has the tokens of its prompt, and not the messages: no conversation follows from it", t.Rollout, m.Segment)
+				return nil,
+					fmt.Errorf("rollout %s: segment %d of its file has the tokens of its prompt, and not the messages: no conversation follows from it",
+						t.Rollout, m.Segment)
 			}
 			at[m.Segment] = i
 			all = append(all, branch{})
@@ -135,13 +142,14 @@ func segmentBranches(t *storage.Trajectory) ([]branch, error) {
 	return all, nil
 }
 
-// summedBranches are the conversations of one of Rondo's own rollouts: behind a summary a new one begins, with messages of its own. Where only tokens
-// came back in another way, it goes on.
+// summedBranches are the conversations of one of Rondo's own rollouts: behind a summary a new one
+// begins, with messages of its own. Where only tokens came back in another way, it goes on.
 func summedBranches(t *storage.Trajectory) []branch {
 	var all []branch
 	begin := 0
 	for i, m := range t.Messages {
-		if i+1 < len(t.Messages) && (t.Messages[i+1].Segment == m.Segment || t.Messages[i+1].Role == events.RolePrompt) {
+		if i+1 < len(t.Messages) && (t.Messages[i+1].Segment == m.Segment ||
+			t.Messages[i+1].Role == events.RolePrompt) {
 			continue
 		}
 		all = append(all, branch{leaf: int(m.Turn), messages: t.Messages[begin : i+1]})

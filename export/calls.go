@@ -15,9 +15,10 @@ type Call struct {
 	Recorded *events.ToolResult // nil where the log does not have it, as of outsiders' rollouts
 }
 
-// PairCalls finds the answer to each call of a turn: the first with its id that answers no earlier call, else the one at its
-// place. left are the answers to nothing.
-func PairCalls(calls []events.ToolCall, answers []storage.Message, recorded []events.ToolResult) (paired []Call, left []storage.Message) {
+// PairCalls finds the answer to each call of a turn: the first with its id that answers no earlier
+// call, else the one at its place. left are the answers to nothing.
+func PairCalls(calls []events.ToolCall, answers []storage.Message,
+	recorded []events.ToolResult) (paired []Call, left []storage.Message) {
 	taken, used := make([]bool, len(answers)), make([]bool, len(recorded))
 	for i, c := range calls {
 		p := Call{Call: c}
@@ -49,7 +50,8 @@ func freeAnswer(id string, place int, taken []bool, idOf func(int) string) int {
 	return -1
 }
 
-// Calls are the tool calls of a message; text that is no list of them counts as one call of an unknown tool.
+// Calls are the tool calls of a message; text that is no list of them counts as one
+// call of an unknown tool.
 func Calls(m storage.Message) (calls []events.ToolCall) {
 	if m.ToolCalls == "" {
 		return nil
@@ -60,7 +62,8 @@ func Calls(m storage.Message) (calls []events.ToolCall) {
 	return calls
 }
 
-// Thoughts returns what a model thought and what it said, whether the server separated them or left both in the text.
+// Thoughts returns what a model thought and what it said, whether the server separated them
+// or left both in the text.
 func Thoughts(m storage.Message) (reasoning, said string) {
 	if m.Reasoning != "" {
 		return m.Reasoning, m.Content
@@ -68,8 +71,8 @@ func Thoughts(m storage.Message) (reasoning, said string) {
 	return splitReasoning(m.Content)
 }
 
-// splitReasoning takes what a model thought aloud, between <think> and </think> at the beginning, from what it said. Templates that
-// open the block themselves leave only its end.
+// splitReasoning takes what a model thought aloud, between <think> and </think> at the beginning,
+// from what it said. Templates that open the block themselves leave only its end.
 func splitReasoning(content string) (reasoning, said string) {
 	rest := strings.TrimLeft(content, " \n\t")
 	thought, said, ended := strings.Cut(rest, "</think>")

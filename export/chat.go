@@ -23,7 +23,8 @@ type chatLine struct {
 	Group    string        `json:"group"`
 	Task     string        `json:"task"`
 	Reward   float64       `json:"reward"`
-	// Turn is the last one of the conversation, Branches how many conversations of the rollout are not masked; both only where these are several.
+	// Turn is the last one of the conversation, Branches how many conversations of the rollout are
+	// not masked; both only where these are several.
 	Turn     *int `json:"turn,omitempty"`
 	Branches int  `json:"branches,omitempty"`
 }
@@ -103,8 +104,10 @@ func exportPairs(ctx context.Context, x *Exporter, lines []Rollout) (int, error)
 			}
 			prompt := commonPrompt(chosen, rejected)
 			if err := write(pairLine{
-				Prompt: chosen[:prompt], Chosen: chosen[prompt:], Rejected: rejected[prompt:], Task: pair[0].Task, Group: events.GroupOf(pair[0].Rollout),
-				ChosenRollout: pair[0].Rollout, RejectedRollout: pair[1].Rollout, ChosenReward: *pair[0].Reward, RejectedReward: *pair[1].Reward,
+				Prompt: chosen[:prompt], Chosen: chosen[prompt:], Rejected: rejected[prompt:], Task: pair[0].Task,
+				Group:         events.GroupOf(pair[0].Rollout),
+				ChosenRollout: pair[0].Rollout, RejectedRollout: pair[1].Rollout, ChosenReward: *pair[0].Reward,
+				RejectedReward: *pair[1].Reward,
 			}); err != nil {
 				return err
 			}
@@ -135,7 +138,8 @@ func (x *Exporter) trained(ctx context.Context, t Rollout) ([]branch, error) {
 	}), err
 }
 
-// onlyConversation is what was said in a rollout of one conversation that is not masked; nil for one of several, or none.
+// onlyConversation is what was said in a rollout of one conversation that is not masked; nil for
+// one of several, or none.
 func (x *Exporter) onlyConversation(ctx context.Context, t Rollout) ([]chatMessage, error) {
 	branches, err := x.trained(ctx, t)
 	if err != nil || len(branches) != 1 {
@@ -184,21 +188,24 @@ func (x *Exporter) parts(ctx context.Context, m storage.Message) (parts []any, e
 	return parts, nil
 }
 
-// conversation is what was said in messages. Rows that only carry the tokens of a prompt say nothing.
+// conversation is what was said in messages. Rows that only carry the tokens
+// of a prompt say nothing.
 func conversation(rollout string, rows []storage.Message) ([]chatMessage, error) {
 	var messages []chatMessage
 	for _, m := range rows {
 		if m.Role == events.RolePrompt {
 			continue
 		}
-		message := chatMessage{Role: m.Role, Content: m.Content, Reasoning: m.Reasoning, ToolCallID: m.ToolCallID, Name: m.Name}
+		message := chatMessage{Role: m.Role, Content: m.Content, Reasoning: m.Reasoning,
+			ToolCallID: m.ToolCallID, Name: m.Name}
 		if m.ToolCalls != "" {
 			var calls []events.ToolCall
 			if err := json.Unmarshal([]byte(m.ToolCalls), &calls); err != nil {
 				return nil, fmt.Errorf("tool calls of message %d of %s: %w", m.Index, rollout, err)
 			}
 			for _, c := range calls {
-				message.ToolCalls = append(message.ToolCalls, chatCall{ID: c.ID, Type: "function", Function: chatFunction{Name: c.Name, Arguments: c.Arguments}})
+				message.ToolCalls = append(message.ToolCalls,
+					chatCall{ID: c.ID, Type: "function", Function: chatFunction{Name: c.Name, Arguments: c.Arguments}})
 			}
 		}
 		messages = append(messages, message)
@@ -215,7 +222,8 @@ func commonPrompt(a, b []chatMessage) int {
 	return n
 }
 
-// extremes gives the best and the worst rollout of each group whose rewards differ, of equal ones the first.
+// extremes gives the best and the worst rollout of each group whose rewards differ,
+// of equal ones the first.
 func extremes(lines []Rollout) (pairs [][2]Rollout) {
 	var order []string
 	groups := map[string][2]Rollout{}

@@ -1,5 +1,5 @@
-// Package export copies recorded rollouts out of the store: as the Arrow files that they are, as ATIF documents, as conversations, and as
-// pairs of conversations.
+// Package export copies recorded rollouts out of the store: as the Arrow files that they are, as
+// ATIF documents, as conversations, and as pairs of conversations.
 package export
 
 import (
@@ -22,7 +22,8 @@ const (
 )
 
 // forms write rollouts, and give how many they wrote.
-var forms = map[string]func(context.Context, *Exporter, []Rollout) (int, error){Arrow: exportFiles, ATIF: exportATIF, Chat: exportChat, Pairs: exportPairs}
+var forms = map[string]func(context.Context, *Exporter, []Rollout) (int, error){Arrow: exportFiles, ATIF: exportATIF,
+	Chat: exportChat, Pairs: exportPairs}
 
 // IsForm reports whether there is a form of this name.
 func IsForm(form string) bool { return forms[form] != nil }
@@ -36,7 +37,8 @@ type Exporter struct {
 	ByRun bool
 	// Progress receives how many rollouts were read. It may be nil.
 	Progress func(read int)
-	// Branching counts the pairs that were left out, as a rollout of theirs has several conversations that are not masked, or none.
+	// Branching counts the pairs that were left out, as a rollout of theirs has several
+	// conversations that are not masked, or none.
 	Branching int
 
 	done int

@@ -23,7 +23,8 @@ func rewarded(rollout string, reward float64) Rollout {
 
 func TestExtremes(t *testing.T) {
 	got := extremes([]Rollout{
-		rewarded("g000001-0", 0.5), rewarded("g000001-1", 1), rewarded("g000001-2", 0), rewarded("g000001-3", 1), rewarded("g000001-4", 0),
+		rewarded("g000001-0", 0.5), rewarded("g000001-1", 1), rewarded("g000001-2", 0), rewarded("g000001-3", 1),
+		rewarded("g000001-4", 0),
 		rewarded("g000002-0", 0.3), rewarded("g000002-1", 0.3), // all equal: nothing is better
 		rewarded("g000003-0", 1), // alone
 		rewarded("xmine-0", -1), rewarded("xmine-1", -0.5),
@@ -48,7 +49,8 @@ func TestConversation(t *testing.T) {
 	got, err := conversation(trajectory.Rollout, trajectory.Messages)
 	want := []chatMessage{
 		{Role: "system", Content: "be kind"}, {Role: "user", Content: "mend it"},
-		{Role: "assistant", Content: "", ToolCalls: []chatCall{{ID: "c1", Type: "function", Function: chatFunction{Name: "read_file", Arguments: `{"path":"a"}`}}}},
+		{Role: "assistant", Content: "", ToolCalls: []chatCall{{ID: "c1", Type: "function",
+			Function: chatFunction{Name: "read_file", Arguments: `{"path":"a"}`}}}},
 		{Role: "tool", Content: "text", Name: "read_file", ToolCallID: "c1"}, {Role: "assistant", Content: "done"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -67,7 +69,8 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// TestExportedImages: an exported message has its images in their places, and its texts between them.
+// TestExportedImages: an exported message has its images in their places,
+// and its texts between them.
 func TestExportedImages(t *testing.T) {
 	store, err := dir.Open(t.TempDir())
 	if err != nil {
@@ -79,13 +82,16 @@ func TestExportedImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	image := storage.Image{Ref: ref, MediaType: "image/png", Width: 3, Height: 2}
-	m := storage.Message{Role: "user", Content: image.Name() + " and " + image.Name() + "?", Images: []storage.Image{image, image}}
+	m := storage.Message{Role: "user", Content: image.Name() + " and " + image.Name() + "?",
+		Images: []storage.Image{image, image}}
 	m.Images[1].At = len(image.Name() + " and ")
 	x := &Exporter{Store: store}
-	got, err := x.conversation(t.Context(), "g000001-0", []storage.Message{{Role: "prompt"}, m, {Role: "assistant", Content: "ok"}})
+	got, err := x.conversation(t.Context(), "g000001-0",
+		[]storage.Message{{Role: "prompt"}, m, {Role: "assistant", Content: "ok"}})
 	text, _ := json.Marshal(got)
 	url := `{"image_url":{"url":"data:image/png;base64,cGl4ZWxz"},"type":"image_url"}`
-	want := `[{"role":"user","content":[` + url + `,{"text":" and ","type":"text"},` + url + `,{"text":"?","type":"text"}]},{"role":"assistant","content":"ok"}]`
+	want := `[{"role":"user","content":[` + url + `,{"text":" and ","type":"text"},` + url +
+		`,{"text":"?","type":"text"}]},{"role":"assistant","content":"ok"}]`
 	if err != nil || string(text) != want {
 		t.Errorf("%v: got %s, want %s", err, text, want)
 	}
@@ -96,7 +102,8 @@ func TestExportedImages(t *testing.T) {
 }
 
 func TestBestOfGroups(t *testing.T) {
-	got := bestOfGroups([]Rollout{rewarded("g000001-0", 0.5), rewarded("g000001-1", 1), rewarded("g000001-2", 1), rewarded("g000002-0", 0), rewarded("xmine-0", -1), rewarded("xmine-1", -0.5)})
+	got := bestOfGroups([]Rollout{rewarded("g000001-0", 0.5), rewarded("g000001-1", 1), rewarded("g000001-2", 1),
+		rewarded("g000002-0", 0), rewarded("xmine-0", -1), rewarded("xmine-1", -0.5)})
 	var names []string
 	for _, t := range got {
 		names = append(names, t.Rollout)
@@ -113,9 +120,12 @@ func TestExports(t *testing.T) {
 	r.Whole(2, "fix-b", 0, 0, 0.25)
 	servicetest.OpenRun(t, r.Log, "second", servicetest.Config("fix-a"))
 	started := servicetest.StartRollout(t, r.Log, "second", "g000001-0", "fix-a")
-	finished := servicetest.Finished(t, r.Log.Store(), "second", started.Entity, servicetest.Trajectory("second", started.Entity, "fix-a"))
-	servicetest.Append(t, r.Log, servicetest.Event(t, "second", events.RolloutFinishedType, started.Entity, "0", finished))
-	servicetest.Append(t, r.Log, servicetest.Event(t, "second", events.RolloutScoredType, started.Entity, "0", events.RolloutScored{Reward: 1, Trajectory: finished.Trajectory}))
+	finished := servicetest.Finished(t, r.Log.Store(), "second", started.Entity,
+		servicetest.Trajectory("second", started.Entity, "fix-a"))
+	servicetest.Append(t, r.Log, servicetest.Event(t, "second", events.RolloutFinishedType,
+		started.Entity, "0", finished))
+	servicetest.Append(t, r.Log, servicetest.Event(t, "second", events.RolloutScoredType, started.Entity,
+		"0", events.RolloutScored{Reward: 1, Trajectory: finished.Trajectory}))
 	out := t.TempDir()
 	export := func(form, to string, s Selection, runs ...string) int {
 		t.Helper()
@@ -124,7 +134,8 @@ func TestExports(t *testing.T) {
 			t.Fatal(err)
 		}
 		read := 0
-		x := &Exporter{Store: r.Log.Store(), Out: filepath.Join(out, to), ByRun: len(runs) > 1, Progress: func(n int) { read = n }}
+		x := &Exporter{Store: r.Log.Store(), Out: filepath.Join(out, to), ByRun: len(runs) > 1,
+			Progress: func(n int) { read = n }}
 		n, err := x.Write(t.Context(), form, list)
 		if err != nil || read == 0 {
 			t.Fatalf("%d read: %v", read, err)
@@ -175,7 +186,10 @@ func TestWriteLines(t *testing.T) {
 	if text, readErr := os.ReadFile(path); err != nil || readErr != nil || n != 2 || string(text) != "\"a<b\"\n2\n" {
 		t.Fatalf("%d lines, %v: %q", n, errors.Join(err, readErr), text)
 	}
-	if _, err := writeLines(path, func(write func(any) error) error { return errors.Join(write("c"), os.ErrClosed) }); !errors.Is(err, os.ErrClosed) {
+	if _, err := writeLines(path, func(write func(any) error) error {
+		return errors.Join(write("c"),
+			os.ErrClosed)
+	}); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("the error was lost: %v", err)
 	}
 	entries, _ := os.ReadDir(filepath.Dir(path))

@@ -6,7 +6,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// TestReasoningIsExported: thoughts that the server took out of the text are thoughts in every export, like those that stand in the text.
+// TestReasoningIsExported: thoughts that the server took out of the text are thoughts in every
+// export, like those that stand in the text.
 func TestReasoningIsExported(t *testing.T) {
 	m := storage.Message{Role: "assistant", Content: "Done.", Reasoning: "hm"}
 	chat, err := conversation("g1-0", []storage.Message{m})
@@ -18,14 +19,16 @@ func TestReasoningIsExported(t *testing.T) {
 	}
 }
 
-// TestUnknownVersionIsNoCopy: a turn of a server that names no version was sampled here, unlike one that a fork has of its origin.
+// TestUnknownVersionIsNoCopy: a turn of a server that names no version was sampled here, unlike one
+// that a fork has of its origin.
 func TestUnknownVersionIsNoCopy(t *testing.T) {
 	for name, c := range map[string]struct {
 		loss   []bool
 		copied bool
 	}{"sampled": {[]bool{true}, false}, "copied": {[]bool{false}, true}} {
 		t.Run(name, func(t *testing.T) {
-			step := agentStep(storage.Message{Role: "assistant", PolicyVersion: -1, TokenIDs: []int32{1}, LossMask: c.loss}, nil, "m")
+			step := agentStep(storage.Message{Role: "assistant", PolicyVersion: -1, TokenIDs: []int32{1},
+				LossMask: c.loss}, nil, "m")
 			if step.Copied != c.copied || (step.LLMCalls == nil) != c.copied {
 				t.Errorf("copied %t", step.Copied)
 			}
@@ -33,11 +36,13 @@ func TestUnknownVersionIsNoCopy(t *testing.T) {
 	}
 }
 
-// TestTokenColumnsOfSteps: a step of ATIF says where the numbers beside its tokens are, and has none where there are none.
+// TestTokenColumnsOfSteps: a step of ATIF says where the numbers beside its tokens are, and has
+// none where there are none.
 func TestTokenColumnsOfSteps(t *testing.T) {
 	columns := []storage.TokenColumn{{Name: "routed_experts", Length: 3}}
 	for _, m := range []storage.Message{{Role: "assistant", Columns: columns}, {Role: "assistant"}} {
-		if said, there := agentStep(m, nil, "m").Extra["token_columns"]; there != (m.Columns != nil) || there && len(said.([]storage.TokenColumn)) != 1 {
+		if said, there := agentStep(m, nil, "m").Extra["token_columns"]; there != (m.Columns != nil) ||
+			there && len(said.([]storage.TokenColumn)) != 1 {
 			t.Errorf("%v became %v", m.Columns, said)
 		}
 	}

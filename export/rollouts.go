@@ -64,7 +64,8 @@ func Finished(ctx context.Context, log eventlog.Reader, run string) ([]Rollout, 
 		}
 		line := Rollout{
 			Rollout: r.ID, Task: r.Task, Outcome: l.Outcome(l.FirstFeed(), r.ID),
-			Turns: r.Turns, Tokens: r.Tokens, StopReason: r.StopReason, File: r.Detail.Trajectory, Run: run, Policy: l.Config.Policy, answering: l.Config.AnsweredBy, turns: turns[r.ID],
+			Turns: r.Turns, Tokens: r.Tokens, StopReason: r.StopReason, File: r.Detail.Trajectory, Run: run,
+			Policy: l.Config.Policy, answering: l.Config.AnsweredBy, turns: turns[r.ID],
 		}
 		if r.Scored {
 			line.Reward, line.Invalidated = &r.Reward, r.Invalidated
@@ -76,7 +77,8 @@ func Finished(ctx context.Context, log eventlog.Reader, run string) ([]Rollout, 
 	return lines, nil
 }
 
-// Selection says which rollouts of a run are exported. Those without a reward and the invalidated ones never are.
+// Selection says which rollouts of a run are exported. Those without a reward and the
+// invalidated ones never are.
 type Selection struct {
 	// MinReward is the least reward.
 	MinReward float64
@@ -91,7 +93,10 @@ func Select(ctx context.Context, log eventlog.Reader, runs []string, s Selection
 		if err != nil {
 			return nil, err
 		}
-		list = slices.DeleteFunc(list, func(r Rollout) bool { return r.Reward == nil || r.Invalidated || *r.Reward < s.MinReward })
+		list = slices.DeleteFunc(list, func(r Rollout) bool {
+			return r.Reward == nil || r.Invalidated ||
+				*r.Reward < s.MinReward
+		})
 		if s.Best {
 			list = bestOfGroups(list)
 		}
@@ -109,5 +114,8 @@ func bestOfGroups(lines []Rollout) []Rollout {
 			best[group] = t
 		}
 	}
-	return slices.DeleteFunc(lines, func(t Rollout) bool { return best[events.GroupOf(t.Rollout)].Rollout != t.Rollout })
+	return slices.DeleteFunc(lines, func(t Rollout) bool {
+		return best[events.GroupOf(
+			t.Rollout)].Rollout != t.Rollout
+	})
 }

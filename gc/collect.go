@@ -1,4 +1,5 @@
-// Package gc finds and deletes the objects of a store to which nothing refers, and the streams of old runs that are archived.
+// Package gc finds and deletes the objects of a store to which nothing refers, and the streams of
+// old runs that are archived.
 package gc
 
 import (
@@ -15,8 +16,9 @@ import (
 
 // Collector finds the objects of a store that nothing reaches.
 //
-// It lists what is unreachable only after it has read every history, and looks at the histories' new events and at the object's age
-// again right before it deletes. What a writer has uploaded, or relied upon, shortly before is young: storage.PutBlob sees to that.
+// It lists what is unreachable only after it has read every history, and looks at the histories'
+// new events and at the object's age again right before it deletes. What a writer has uploaded, or
+// relied upon, shortly before is young: storage.PutBlob sees to that.
 type Collector struct {
 	Log   eventlog.Archive
 	Store storage.Store
@@ -31,14 +33,15 @@ type Collector struct {
 	// Progress receives how far the work is, in the form of fmt.Sprintf. It may be nil.
 	Progress func(format string, args ...any)
 
-	// Unfinished is how many uploads Run has removed that their writers never finished. NotSearched is why it has not found all of them, as
-	// where the server does not let it look.
+	// Unfinished is how many uploads Run has removed that their writers never finished. NotSearched
+	// is why it has not found all of them, as where the server does not let it look.
 	Unfinished  int
 	NotSearched error
 
 	marks     *marks
 	forgotten map[string]bool
-	// read is how far each run was read, and in which incarnation of its stream (none: in its archive).
+	// read is how far each run was read, and in which incarnation of its
+	// stream (none: in its archive).
 	read  map[string]position
 	kinds map[string]*KindReport
 }
@@ -60,7 +63,8 @@ type KindReport struct {
 	Freed       int64  `json:"deleted_bytes"`
 }
 
-// Run marks what is reachable and finds the rest; with remove it deletes that. The reports are one for each kind of object.
+// Run marks what is reachable and finds the rest; with remove it deletes that. The reports are one
+// for each kind of object.
 func (c *Collector) Run(ctx context.Context, remove bool) (kinds []KindReport, err error) {
 	if c.marks, err = newMarks(); err != nil {
 		return nil, err
@@ -113,7 +117,8 @@ func (c *Collector) collect(ctx context.Context, remove bool) error {
 // keeps are objects that move or are found by their name.
 func keeps(key string) bool {
 	_, pointer := segment.ParseKey(key)
-	return pointer || agents.IsManifest(key) || manifestPath.MatchString(key) || collectedPath.MatchString(key) || path.Base(key) == "current" && path.Dir(path.Dir(key)) == "weights"
+	return pointer || agents.IsManifest(key) || manifestPath.MatchString(key) || collectedPath.MatchString(key) ||
+		path.Base(key) == "current" && path.Dir(path.Dir(key)) == "weights"
 }
 
 // list goes through the store and notes what is not reachable.

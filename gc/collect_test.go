@@ -16,7 +16,8 @@ import (
 // before is a time at which objects are old enough to be collected.
 var before = time.Now().Add(-48 * time.Hour)
 
-// collect makes all objects old, and collects what nothing needs of them. Then it looks which are there.
+// collect makes all objects old, and collects what nothing needs of them. Then
+// it looks which are there.
 func collect(t *testing.T, r *clitest.Recorded, c *Collector, there map[string]bool) {
 	t.Helper()
 	store := r.Log.Store()
@@ -40,7 +41,8 @@ func collect(t *testing.T, r *clitest.Recorded, c *Collector, there map[string]b
 	}
 }
 
-// TestGCWhileThingsHappen: what becomes reachable, or is put again, between its discovery and its deletion stays.
+// TestGCWhileThingsHappen: what becomes reachable, or is put again, between its
+// discovery and its deletion stays.
 func TestGCWhileThingsHappen(t *testing.T) {
 	r := clitest.NewRecorded(t)
 	store := r.Log.Store()

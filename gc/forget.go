@@ -12,11 +12,13 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Retention says which archived runs are forgotten, the oldest first. A run is archived when it was closed and its stream was deleted.
+// Retention says which archived runs are forgotten, the oldest first. A run is archived when it was
+// closed and its stream was deleted.
 type Retention struct {
 	// ClosedBefore forgets runs that were closed before it; the zero time forgets none by age.
 	ClosedBefore time.Time
-	// MaxBytes forgets runs until the files of those that are left take no more; 0 forgets none by size.
+	// MaxBytes forgets runs until the files of those that are left take no
+	// more; 0 forgets none by size.
 	MaxBytes int64
 	// Keep is how many of the runs that were closed last are kept whatever the other bounds say.
 	Keep int
@@ -28,14 +30,16 @@ type Retention struct {
 type ForgottenRun struct {
 	Run    string    `json:"run"`
 	Closed time.Time `json:"closed"`
-	// Bytes are the run's own files: trajectories, batches, tool answers and archive. What other runs refer to of them stays.
+	// Bytes are the run's own files: trajectories, batches, tool answers and archive. What other
+	// runs refer to of them stays.
 	Bytes     int64  `json:"bytes"`
 	Reason    string `json:"reason"`
 	Forgotten bool   `json:"forgotten"`
 }
 
-// Forget finds the archived runs that retention does not keep, and with remove records that they are forgotten. Their objects are garbage from then
-// on, which the collector deletes. A run without a recorded closing, and one that has a stream, is never forgotten.
+// Forget finds the archived runs that retention does not keep, and with remove records that they
+// are forgotten. Their objects are garbage from then on, which the collector deletes. A run without
+// a recorded closing, and one that has a stream, is never forgotten.
 func Forget(ctx context.Context, log eventlog.Appender, keep Retention, remove bool) (gone []ForgottenRun, err error) {
 	runs, err := archivedRuns(ctx, log.Reader)
 	if err != nil {
@@ -74,7 +78,8 @@ func Forget(ctx context.Context, log eventlog.Appender, keep Retention, remove b
 	return gone, nil
 }
 
-// archivedRuns are the closed runs of which only the archive is left, the one that was closed first in front.
+// archivedRuns are the closed runs of which only the archive is left, the one that
+// was closed first in front.
 func archivedRuns(ctx context.Context, log eventlog.Reader) (runs []ForgottenRun, err error) {
 	names, err := log.AllRuns(ctx)
 	if err != nil {
@@ -85,7 +90,8 @@ func archivedRuns(ctx context.Context, log eventlog.Reader) (runs []ForgottenRun
 		return nil, err
 	}
 	for _, run := range names {
-		if _, err := log.Incarnation(ctx, run); !errors.Is(err, eventlog.ErrNotFound) || errors.Is(err, eventlog.ErrRestoring) {
+		if _, err := log.Incarnation(ctx, run); !errors.Is(err, eventlog.ErrNotFound) ||
+			errors.Is(err, eventlog.ErrRestoring) {
 			if err != nil && !errors.Is(err, eventlog.ErrRestoring) {
 				return nil, err
 			}
@@ -100,7 +106,10 @@ func archivedRuns(ctx context.Context, log eventlog.Reader) (runs []ForgottenRun
 		}
 		runs = append(runs, ForgottenRun{Run: run, Closed: closing.Time, Bytes: bytes[run]})
 	}
-	slices.SortFunc(runs, func(a, b ForgottenRun) int { return cmp.Or(a.Closed.Compare(b.Closed), cmp.Compare(a.Run, b.Run)) })
+	slices.SortFunc(runs, func(a, b ForgottenRun) int {
+		return cmp.Or(a.Closed.Compare(b.Closed),
+			cmp.Compare(a.Run, b.Run))
+	})
 	return runs, nil
 }
 

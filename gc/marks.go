@@ -14,8 +14,9 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// marks are the keys of all reachable objects, and the objects that may be deleted: on disk, as a store may hold more keys than a
-// machine has memory for, in no order that a log would have them in.
+// marks are the keys of all reachable objects, and the objects that may be deleted: on
+// disk, as a store may hold more keys than a machine has memory for, in no order that
+// a log would have them in.
 type marks struct {
 	dir     string
 	db      *projection.DB
@@ -121,7 +122,8 @@ const (
 	kindOther        = "other"        // nothing of Rondo's that this version knows: never touched
 )
 
-var objectKinds = []string{kindBlobs, kindTrajectories, kindBatches, kindSegments, kindWeights, kindIndex, kindAgents, kindAnswers, kindOther}
+var objectKinds = []string{kindBlobs, kindTrajectories, kindBatches, kindSegments, kindWeights, kindIndex,
+	kindAgents, kindAnswers, kindOther}
 
 // runOf is the run in whose folder an object lies, if any.
 func runOf(key string) string {
@@ -149,7 +151,8 @@ func kindOf(key string) (kind, run string) {
 	case names[0] == "runs" && len(names) == 4 && names[2] == "tools":
 		return kindAnswers, "" // a run of which only these are left needs no history
 	case names[0] == "runs" && len(names) == 4:
-		if kind, known := map[string]string{"trajectories": kindTrajectories, "batches": kindBatches, "log": kindSegments}[names[2]]; known {
+		if kind, known := map[string]string{"trajectories": kindTrajectories, "batches": kindBatches,
+			"log": kindSegments}[names[2]]; known {
 			return kind, names[1]
 		}
 	}

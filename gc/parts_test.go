@@ -31,13 +31,15 @@ func large(t *testing.T, store storage.Store, seed byte, kept bool, there map[st
 	return ref
 }
 
-// TestPartsOfALargeChangeAreKept: an event names an index, and the index names the parts. An index that nothing names is garbage with its parts.
+// TestPartsOfALargeChangeAreKept: an event names an index, and the index names the parts. An index
+// that nothing names is garbage with its parts.
 func TestPartsOfALargeChangeAreKept(t *testing.T) {
 	r := clitest.NewRecorded(t)
 	store, there := r.Log.Store(), map[string]bool{}
 	named := large(t, store, 1, true, there)
 	large(t, store, 2, false, there)
-	damaged := storage.Ref{Key: "blobs/parts/00/" + named.SHA256, SHA256: named.SHA256, Size: named.Size} // it is not there, and stops nothing
+	// it is not there, and stops nothing
+	damaged := storage.Ref{Key: "blobs/parts/00/" + named.SHA256, SHA256: named.SHA256, Size: named.Size}
 	for i, workspace := range []*storage.Ref{&named, &damaged} {
 		r.State(events.RolloutFinishedType, events.RolloutID(events.GroupID(1), i), "0",
 			events.RolloutFinished{Trajectory: servicetest.Blob(t, store, []byte("t")), Workspace: workspace})
@@ -51,6 +53,7 @@ func TestImagesAreKept(t *testing.T) {
 	store := r.Log.Store()
 	shown, other := servicetest.Blob(t, store, []byte("shown")), servicetest.Blob(t, store, []byte("other"))
 	image := storage.Image{Ref: shown, MediaType: "image/png", Width: 3, Height: 2}
-	r.State(events.TurnSampledType, "x1-0", "0", events.TurnSampled{TokenIDs: []int32{1}, Prompt: []events.PromptMessage{{Role: "user", Content: image.Name(), Images: []storage.Image{image}}}})
+	r.State(events.TurnSampledType, "x1-0", "0", events.TurnSampled{TokenIDs: []int32{1},
+		Prompt: []events.PromptMessage{{Role: "user", Content: image.Name(), Images: []storage.Image{image}}}})
 	collect(t, r, &Collector{}, map[string]bool{shown.Key: true, other.Key: false})
 }

@@ -83,13 +83,15 @@ func (c *Collector) checkAbandoned(ctx context.Context) error {
 	return nil
 }
 
-// markHistories reads what is new in the catalogue, all runs and submissions since it was called last.
+// markHistories reads what is new in the catalogue, all runs and submissions
+// since it was called last.
 func (c *Collector) markHistories(ctx context.Context) error {
 	runs, err := c.Log.AllRuns(ctx, events.RunOpenedType) // also those that were deleted
 	if err != nil {
 		return fmt.Errorf("the runs cannot be listed, so nothing is deleted: %w", err)
 	}
-	// The catalogue comes last: it names the segments of runs that were archived and deleted in the meantime.
+	// The catalogue comes last: it names the segments of runs that were archived and
+	// deleted in the meantime.
 	for _, run := range append(runs, events.Catalogue) {
 		if slices.Contains(c.Abandoned, run) {
 			continue
@@ -132,8 +134,8 @@ func unreadable(run string, err error) error {
 		"(rondo archive verify %s shows details; when it is lost for good: --abandon %s): %w", run, run, run, err)
 }
 
-// markStored reads the archives of runs that lie in the store, but that the log knows nothing of: the catalogue was lost, or the
-// store belongs to another server, too.
+// markStored reads the archives of runs that lie in the store, but that the log knows nothing of:
+// the catalogue was lost, or the store belongs to another server, too.
 func (c *Collector) markStored(ctx context.Context) error {
 	last := ""
 	for info, err := range c.Store.List(ctx, "runs/") {
@@ -168,7 +170,8 @@ var manifestPath = regexp.MustCompile(`^weights/([^/]+)/v(\d+)/manifest\.json$`)
 // collectedPath is how weights.CollectedKey writes it.
 var collectedPath = regexp.MustCompile(`^weights/[^/]+/v\d+/collected\.json$`)
 
-// markWeights reads the manifests of all published weights, which are kept, as are the pointers. A version's delta lives as long as its files.
+// markWeights reads the manifests of all published weights, which are kept, as are the pointers. A
+// version's delta lives as long as its files.
 func (c *Collector) markWeights(ctx context.Context) error {
 	for info, err := range c.Store.List(ctx, "weights/") {
 		if err != nil {

@@ -15,23 +15,29 @@ import (
 	"github.com/rondo-rl/rondo/events/yamltext"
 )
 
-// Policy is what a plane keeps by itself: the setting `retention`. What it leaves out is kept for ever, but for objects that nothing refers to.
+// Policy is what a plane keeps by itself: the setting `retention`. What it leaves out is kept for
+// ever, but for objects that nothing refers to.
 type Policy struct {
 	// Every is how often it is looked at.
 	Every runfile.Duration `yaml:"every"`
-	// Streams deletes the streams of runs that were closed that long ago, when they are archived. The KeepStreams that were closed last stay.
+	// Streams deletes the streams of runs that were closed that long ago, when they are archived.
+	// The KeepStreams that were closed last stay.
 	Streams     runfile.Duration `yaml:"streams"`
 	KeepStreams int              `yaml:"keep_streams"`
-	// Unread keeps streams that long in which a feed has batches that no trainer consumed: trainers read streams, and no archives. No file says it.
+	// Unread keeps streams that long in which a feed has batches that no trainer consumed: trainers
+	// read streams, and no archives. No file says it.
 	Unread runfile.Duration `yaml:"-"`
-	// Archives forgets archived runs that were closed that long ago, and MaxBytes the oldest ones until the files of the others take no more. The KeepRuns that were closed last stay.
+	// Archives forgets archived runs that were closed that long ago, and MaxBytes the oldest ones
+	// until the files of the others take no more. The KeepRuns that were closed last stay.
 	Archives runfile.Duration `yaml:"archives"`
 	MaxBytes runfile.Size     `yaml:"max_bytes"`
 	KeepRuns int              `yaml:"keep_runs"`
-	// Weights collects versions of weights that were replaced that long ago, but for the KeepWeights newest ones of each policy.
+	// Weights collects versions of weights that were replaced that long ago, but for the
+	// KeepWeights newest ones of each policy.
 	Weights     runfile.Duration `yaml:"weights"`
 	KeepWeights int              `yaml:"keep_weights"`
-	// Objects deletes what nothing refers to and is that old; 0, which no file can say, deletes none.
+	// Objects deletes what nothing refers to and is that old; 0, which no
+	// file can say, deletes none.
 	Objects runfile.Duration `yaml:"objects"`
 	// Referred keeps runs that others continue or replay. A file says so always.
 	Referred bool `yaml:"-"`
@@ -44,9 +50,11 @@ const (
 	DefaultKeep    = 20 // versions of weights
 )
 
-// DefaultPolicy is what a plane does that is told nothing. What it deletes is in the archive, from which `rondo archive restore` makes the stream again.
+// DefaultPolicy is what a plane does that is told nothing. What it deletes is in the archive, from
+// which `rondo archive restore` makes the stream again.
 func DefaultPolicy() Policy {
-	return Policy{Every: runfile.Duration(DefaultEvery), Streams: runfile.Duration(6 * time.Hour), KeepStreams: 20, Unread: runfile.Duration(24 * time.Hour)}
+	return Policy{Every: runfile.Duration(DefaultEvery), Streams: runfile.Duration(6 * time.Hour), KeepStreams: 20,
+		Unread: runfile.Duration(24 * time.Hour)}
 }
 
 // leastEvery bounds how often: each time reads what is new in all histories, and lists the store.
@@ -68,7 +76,8 @@ func ReadPolicy(name string) (Policy, error) {
 		return Policy{}, fmt.Errorf("retention file %s: %w", name, err)
 	}
 	p := *file.Retention
-	p.Every, p.Objects = cmp.Or(p.Every, runfile.Duration(DefaultEvery)), cmp.Or(p.Objects, runfile.Duration(DefaultObjects))
+	p.Every, p.Objects = cmp.Or(p.Every, runfile.Duration(DefaultEvery)),
+		cmp.Or(p.Objects, runfile.Duration(DefaultObjects))
 	p.KeepWeights, p.Referred = cmp.Or(p.KeepWeights, DefaultKeep), true
 	if err := p.validate(); err != nil {
 		return Policy{}, fmt.Errorf("retention file %s: %w", name, err)
@@ -84,16 +93,21 @@ func (p Policy) validate() error {
 		}
 	}
 	check(time.Duration(p.Every) >= leastEvery, "every %s: must be at least %s", time.Duration(p.Every), leastEvery)
-	check(time.Duration(p.Objects) >= LeastAge, "objects %s: must be at least %s, as uploads may be on their way to the log", time.Duration(p.Objects), LeastAge)
-	check(p.KeepStreams == 0 || p.KeepStreams > 0 && p.Streams > 0, "keep_streams %d: name at least 0 runs, beside streams", p.KeepStreams)
+	check(time.Duration(p.Objects) >= LeastAge,
+		"objects %s: must be at least %s, as uploads may be on their way to the log",
+		time.Duration(p.Objects), LeastAge)
+	check(p.KeepStreams == 0 || p.KeepStreams > 0 && p.Streams > 0,
+		"keep_streams %d: name at least 0 runs, beside streams", p.KeepStreams)
 	for name, d := range map[string]runfile.Duration{"streams": p.Streams, "archives": p.Archives} {
 		check(d >= 0, "%s %s: must be positive", name, time.Duration(d))
 	}
-	check(p.Weights == 0 || time.Duration(p.Weights) >= LeastAge, "weights %s: must be at least %s", time.Duration(p.Weights), LeastAge)
+	check(p.Weights == 0 || time.Duration(p.Weights) >= LeastAge,
+		"weights %s: must be at least %s", time.Duration(p.Weights), LeastAge)
 	check(p.KeepWeights >= LeastVersions, "keep_weights %d: must be at least %d", p.KeepWeights, LeastVersions)
 	check(p.MaxBytes >= 0, "max_bytes %d: must be positive", p.MaxBytes)
 	forgets := p.Archives > 0 || p.MaxBytes > 0
-	check(p.KeepRuns == 0 || p.KeepRuns > 0 && forgets, "keep_runs %d: name at least 0 runs, beside archives or max_bytes", p.KeepRuns)
+	check(p.KeepRuns == 0 || p.KeepRuns > 0 && forgets,
+		"keep_runs %d: name at least 0 runs, beside archives or max_bytes", p.KeepRuns)
 	check(forgets || p.Streams > 0 || p.Weights > 0, "name at least one of streams, archives, max_bytes and weights")
 	return errors.Join(errs...)
 }
@@ -114,7 +128,8 @@ type Report struct {
 	Unfinished int `json:"unfinished,omitempty"`
 }
 
-// Retain does what a policy says, with a collector whose log, store and age of objects it sets; without remove it finds what it would do. Each step is one that may be killed at any moment.
+// Retain does what a policy says, with a collector whose log, store and age of objects it sets;
+// without remove it finds what it would do. Each step is one that may be killed at any moment.
 func Retain(ctx context.Context, log *eventlog.Log, p Policy, c *Collector, remove bool) (r Report, err error) {
 	now := time.Now()
 	ago := func(d runfile.Duration) time.Time { return now.Add(-time.Duration(d)) }

@@ -13,8 +13,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// LeastAge is the least age at which an object may be deleted. A writer relies on objects that are younger than storage.RefreshAfter; that much again is left
-// for the fact that names them to get onto the log.
+// LeastAge is the least age at which an object may be deleted. A writer relies on objects
+// that are younger than storage.RefreshAfter; that much again is left for the fact that names
+// them to get onto the log.
 const LeastAge = 2 * storage.RefreshAfter
 
 // OldRun is a closed run whose stream may be deleted.
@@ -30,12 +31,13 @@ type OldRun struct {
 type StreamRetention struct {
 	ClosedBefore time.Time
 	Keep         int // of the runs that were closed last
-	// UnreadBefore is when a run must have been closed for its stream to go although a feed has batches that no trainer consumed. The zero time keeps it as long as others.
+	// UnreadBefore is when a run must have been closed for its stream to go although a feed has
+	// batches that no trainer consumed. The zero time keeps it as long as others.
 	UnreadBefore time.Time
 }
 
-// RetireRuns finds the runs that were closed long enough ago, and deletes the streams of those that are archived. With remove it first archives what came
-// behind a closing.
+// RetireRuns finds the runs that were closed long enough ago, and deletes the streams of those that
+// are archived. With remove it first archives what came behind a closing.
 func RetireRuns(ctx context.Context, log *eventlog.Log, keep StreamRetention, remove bool) (old []OldRun, err error) {
 	closed, err := closedRuns(ctx, log.Reader)
 	if err != nil {
@@ -78,23 +80,27 @@ func unread(ctx context.Context, log eventlog.Reader, run string) error {
 		return err
 	}
 	for _, feed := range cfg.Feeds {
-		ready, err := lastStep(ctx, log, run, events.BatchReadyType, feed.Name, func(b events.BatchReady) int64 { return b.Step })
+		ready, err := lastStep(ctx, log, run, events.BatchReadyType, feed.Name,
+			func(b events.BatchReady) int64 { return b.Step })
 		if err != nil {
 			return err
 		}
-		consumed, err := lastStep(ctx, log, run, events.BatchConsumedType, feed.Name, func(b events.BatchConsumed) int64 { return b.Step })
+		consumed, err := lastStep(ctx, log, run, events.BatchConsumedType, feed.Name,
+			func(b events.BatchConsumed) int64 { return b.Step })
 		if err != nil {
 			return err
 		}
 		if consumed < ready {
-			return fmt.Errorf("feed %s has batches up to step %d, and its trainer has consumed %d", feed.Name, ready, consumed)
+			return fmt.Errorf("feed %s has batches up to step %d, and its trainer has consumed %d", feed.Name, ready,
+				consumed)
 		}
 	}
 	return nil
 }
 
 // lastStep is the step of a feed's last event of a type, 0 without one.
-func lastStep[T any](ctx context.Context, log eventlog.Reader, run string, t events.Type, feed string, step func(T) int64) (int64, error) {
+func lastStep[T any](ctx context.Context, log eventlog.Reader, run string, t events.Type, feed string,
+	step func(T) int64) (int64, error) {
 	e, err := log.LastOfType(ctx, run, t, feed)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return 0, nil
@@ -106,8 +112,9 @@ func lastStep[T any](ctx context.Context, log eventlog.Reader, run string, t eve
 	return step(data), err
 }
 
-// archiveRest archives what a closed run at rest holds behind its archive, and gives the reason for which its stream must stay after that. Of a run that
-// is not at rest that is the one that it has already.
+// archiveRest archives what a closed run at rest holds behind its archive, and gives the
+// reason for which its stream must stay after that. Of a run that is not at rest that is the
+// one that it has already.
 func archiveRest(ctx context.Context, log *eventlog.Log, run string, reason error) (last uint64, err error) {
 	wait, err := log.Archive.AtRest(ctx, run)
 	if err != nil || wait > 0 {
@@ -139,6 +146,9 @@ func closedRuns(ctx context.Context, log eventlog.Reader) (closed []OldRun, err 
 		}
 		closed = append(closed, OldRun{Run: run, Closed: closing.Time})
 	}
-	slices.SortFunc(closed, func(a, b OldRun) int { return cmp.Or(a.Closed.Compare(b.Closed), cmp.Compare(a.Run, b.Run)) })
+	slices.SortFunc(closed, func(a, b OldRun) int {
+		return cmp.Or(a.Closed.Compare(b.Closed),
+			cmp.Compare(a.Run, b.Run))
+	})
 	return closed, nil
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestDefaultRetention: without a file the archived streams of closed runs go, but for young ones and the newest, and nothing else does. What came behind a closing is archived first.
+// TestDefaultRetention: without a file the archived streams of closed runs go, but for young ones
+// and the newest, and nothing else does. What came behind a closing is archived first.
 func TestDefaultRetention(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log, policy := natstest.Log(t), gc.DefaultPolicy()
@@ -24,7 +25,8 @@ func TestDefaultRetention(t *testing.T) {
 			servicetest.OpenRun(t, log, run, servicetest.Config("a"))
 			servicetest.StartRollout(t, log, run, "g000001-0", "a")
 		}
-		servicetest.Append(t, log, servicetest.Event(t, "unread", events.BatchReadyType, "trainer", "1", events.BatchReady{Step: 1}))
+		servicetest.Append(t, log, servicetest.Event(t, "unread", events.BatchReadyType, "trainer",
+			"1", events.BatchReady{Step: 1}))
 		for _, run := range []string{"unread", "late", "plain", "newest"} {
 			servicetest.CloseRun(t, log, run)
 			if _, err := log.Appender.Seal(t.Context(), run, true); err != nil {
@@ -32,7 +34,8 @@ func TestDefaultRetention(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		late := servicetest.Append(t, log, servicetest.Event(t, "late", events.RolloutAnnotatedType, "g000001-0", "late", events.RolloutAnnotated{Text: "much later"}))
+		late := servicetest.Append(t, log, servicetest.Event(t, "late", events.RolloutAnnotatedType, "g000001-0",
+			"late", events.RolloutAnnotated{Text: "much later"}))
 		if err := log.Store().Put(t.Context(), "blobs/00/left-over", []byte("nothing refers to it")); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +54,9 @@ func TestDefaultRetention(t *testing.T) {
 		if r := retain(false); len(r.Runs) != 3 || r.Runs[1].Kept == "" || r.Runs[2].Kept != "" {
 			t.Errorf("it would remove %+v", r.Runs)
 		}
-		if r := retain(true); len(r.Runs) != 3 || !strings.Contains(r.Runs[0].Kept, "feed trainer has batches up to step 1") || !r.Runs[1].Deleted || !r.Runs[2].Deleted || len(r.Forgotten)+len(r.Weights)+len(r.Kinds) > 0 {
+		if r := retain(true); len(r.Runs) != 3 ||
+			!strings.Contains(r.Runs[0].Kept, "feed trainer has batches up to step 1") || !r.Runs[1].Deleted ||
+			!r.Runs[2].Deleted || len(r.Forgotten)+len(r.Weights)+len(r.Kinds) > 0 {
 			t.Errorf("it removes %+v", r)
 		}
 		runs, err := log.Runs(t.Context())
@@ -71,7 +76,8 @@ func TestDefaultRetention(t *testing.T) {
 	})
 }
 
-// TestLateFactIsNotDeleted: what is appended to a closed run after its archive was compared with its stream, and before the stream goes, keeps the stream.
+// TestLateFactIsNotDeleted: what is appended to a closed run after its archive was compared with
+// its stream, and before the stream goes, keeps the stream.
 func TestLateFactIsNotDeleted(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
@@ -85,7 +91,8 @@ func TestLateFactIsNotDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	note := func(id string) events.Event {
-		return servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutAnnotatedType, "g000001-0", id, events.RolloutAnnotated{Text: "late"}))
+		return servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutAnnotatedType, "g000001-0", id,
+			events.RolloutAnnotated{Text: "late"}))
 	}
 	late := note("1")
 	if err := log.Streams.DeleteArchived(t.Context(), "r", last); !errors.Is(err, eventlog.ErrNotArchived) {

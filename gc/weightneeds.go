@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// weightNeeds is who may still need which versions and files of a policy, by the catalogue, the open runs and the intake's queue.
+// weightNeeds is who may still need which versions and files of a policy, by the catalogue, the
+// open runs and the intake's queue.
 type weightNeeds struct {
 	log    eventlog.Archive
 	policy string
@@ -30,7 +31,8 @@ type weightNeeds struct {
 }
 
 func newWeightNeeds(log eventlog.Archive, policy string) *weightNeeds {
-	return &weightNeeds{log: log, policy: policy, runs: map[string]runfile.RunConfig{}, submitted: map[uint64]events.WeightsSubmitted{}, serves: map[string]int64{}}
+	return &weightNeeds{log: log, policy: policy, runs: map[string]runfile.RunConfig{},
+		submitted: map[uint64]events.WeightsSubmitted{}, serves: map[string]int64{}}
 }
 
 // needs says who may need a version; "" is nobody.
@@ -144,9 +146,10 @@ func (n *weightNeeds) reach(ctx context.Context) error {
 	return nil
 }
 
-// reachOf is the oldest version that an open run may need: by its bound of staleness, or as its trainer goes on at its checkpoint. One that knows no version
-// yet may need all.
-func (n *weightNeeds) reachOf(ctx context.Context, run string, cfg runfile.RunConfig) (from int64, by string, err error) {
+// reachOf is the oldest version that an open run may need: by its bound of staleness, or as its
+// trainer goes on at its checkpoint. One that knows no version yet may need all.
+func (n *weightNeeds) reachOf(ctx context.Context, run string,
+	cfg runfile.RunConfig) (from int64, by string, err error) {
 	told, _, err := n.log.Published(ctx, run, n.policy)
 	if err != nil {
 		return 0, "", err
@@ -168,7 +171,8 @@ func (n *weightNeeds) reachOf(ctx context.Context, run string, cfg runfile.RunCo
 			return 0, "", err
 		}
 		if version, ok := n.covering(run, checkpoint.Step); ok && version < from {
-			from, by = version, fmt.Sprintf("the trainer of open run %s goes on at step %d, with version %d", run, checkpoint.Step, version)
+			from, by = version, fmt.Sprintf("the trainer of open run %s goes on at step %d, with version %d", run,
+				checkpoint.Step, version)
 		}
 	}
 	return from, by, nil

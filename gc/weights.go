@@ -13,10 +13,12 @@ import (
 	"github.com/rondo-rl/rondo/weights"
 )
 
-// LeastVersions is how many of a policy's newest versions always stay: the current one, and the one that it was made from.
+// LeastVersions is how many of a policy's newest versions always stay: the current one, and the
+// one that it was made from.
 const LeastVersions = 2
 
-// WeightRetention says which versions of a policy are collected. The current version, newer ones, and those that somebody may still need never are.
+// WeightRetention says which versions of a policy are collected. The current version, newer ones,
+// and those that somebody may still need never are.
 type WeightRetention struct {
 	// ReplacedBefore collects versions that the next one replaced before it.
 	ReplacedBefore time.Time
@@ -41,7 +43,8 @@ type OldVersion struct {
 type WeightsReport struct {
 	Policy   string       `json:"policy"`
 	Versions []OldVersion `json:"versions"`
-	// Objects are those that no version needs which stays, and that are old enough: files, and deltas of collected versions.
+	// Objects are those that no version needs which stays, and that are old enough: files, and
+	// deltas of collected versions.
 	Objects int   `json:"objects"`
 	Bytes   int64 `json:"bytes"`
 	Young   int   `json:"young"` // needed by none, but too young
@@ -62,14 +65,18 @@ type weightsCollector struct {
 	report WeightsReport
 }
 
-// CollectWeights finds the versions of a policy that retention does not keep, and the files that no other version needs; with remove it deletes these.
+// CollectWeights finds the versions of a policy that retention does not keep, and the files that no
+// other version needs; with remove it deletes these.
 //
-// A version is collected from the moment that weights.Collect has said so; then its files are deleted. One that is killed in between leaves files that the
-// next one finds. Files that no version names are deleted, too, unless they are young or a submission that is not answered names them. Both are looked
-// at again before every few deletions, so publishers may be at work.
-func CollectWeights(ctx context.Context, log eventlog.Archive, policy string, keep WeightRetention, remove bool) (WeightsReport, error) {
+// A version is collected from the moment that weights.Collect has said so; then its files are
+// deleted. One that is killed in between leaves files that the next one finds. Files that no
+// version names are deleted, too, unless they are young or a submission that is not answered names
+// them. Both are looked at again before every few deletions, so publishers may be at work.
+func CollectWeights(ctx context.Context, log eventlog.Archive, policy string, keep WeightRetention,
+	remove bool) (WeightsReport, error) {
 	c := &weightsCollector{
-		store: log.Store(), policy: policy, keep: keep, needs: newWeightNeeds(log, policy), gone: map[int64]bool{}, known: map[int64]*weights.Manifest{}, deltas: map[int64]string{},
+		store: log.Store(), policy: policy, keep: keep, needs: newWeightNeeds(log, policy), gone: map[int64]bool{},
+		known: map[int64]*weights.Manifest{}, deltas: map[int64]string{},
 		report: WeightsReport{Policy: policy, Versions: []OldVersion{}},
 	}
 	err := c.versions(ctx, remove)
@@ -95,7 +102,8 @@ func (c *weightsCollector) versions(ctx context.Context, remove bool) error {
 	if err != nil {
 		return err
 	}
-	// The newest versions up to the current one stay, and none that is newer than it is touched: it is being published.
+	// The newest versions up to the current one stay, and none that is newer than it is
+	// touched: it is being published.
 	upTo := slices.IndexFunc(stored, func(s weights.Stored) bool { return s.Version >= current })
 	for i := range max(0, upTo+1-max(c.keep.Keep, LeastVersions)) {
 		s, replaced := stored[i], stored[i+1].Manifest.Modified
@@ -106,13 +114,16 @@ func (c *weightsCollector) versions(ctx context.Context, remove bool) error {
 		if err != nil {
 			return err
 		}
-		old := OldVersion{Version: s.Version, Published: s.Manifest.Modified, Replaced: replaced, Kept: c.needs.needs(s.Version)}
+		old := OldVersion{Version: s.Version, Published: s.Manifest.Modified, Replaced: replaced,
+			Kept: c.needs.needs(s.Version)}
 		for _, file := range m.Files {
 			old.Bytes += file.Size
 		}
 		if c.gone[s.Version] = old.Kept == ""; c.gone[s.Version] && remove {
-			reason := fmt.Sprintf("replaced %s, before %s", replaced.UTC().Format(time.DateTime), c.keep.ReplacedBefore.UTC().Format(time.DateTime))
-			if err := weights.Collect(ctx, c.store, c.policy, s.Version, weights.Collected{At: time.Now().UTC(), Reason: reason}); err != nil {
+			reason := fmt.Sprintf("replaced %s, before %s", replaced.UTC().Format(time.DateTime),
+				c.keep.ReplacedBefore.UTC().Format(time.DateTime))
+			if err := weights.Collect(ctx, c.store, c.policy, s.Version,
+				weights.Collected{At: time.Now().UTC(), Reason: reason}); err != nil {
 				return err
 			}
 			old.Collected = true
@@ -152,7 +163,8 @@ func (c *weightsCollector) look(ctx context.Context) error {
 	return nil
 }
 
-// needDelta notes a version's delta, which lies among the files where a trainer made it. It is written once, and may be written still.
+// needDelta notes a version's delta, which lies among the files where a trainer made it. It is
+// written once, and may be written still.
 func (c *weightsCollector) needDelta(ctx context.Context, version int64) error {
 	if c.deltas[version] == "" {
 		d, err := weights.FetchDelta(ctx, c.store, c.policy, version)
@@ -214,7 +226,8 @@ func (c *weightsCollector) delete(ctx context.Context, all []storage.Info) error
 		}
 		for _, object := range batch {
 			info, err := c.store.Stat(ctx, object.Key)
-			if errors.Is(err, storage.ErrNotFound) || err == nil && (!info.Modified.Before(c.keep.Cutoff) || !c.mayGo(object.Key)) {
+			if errors.Is(err, storage.ErrNotFound) ||
+				err == nil && (!info.Modified.Before(c.keep.Cutoff) || !c.mayGo(object.Key)) {
 				continue
 			}
 			if err != nil {
@@ -230,7 +243,8 @@ func (c *weightsCollector) delete(ctx context.Context, all []storage.Info) error
 }
 
 // CollectAllWeights is CollectWeights of every policy.
-func CollectAllWeights(ctx context.Context, log eventlog.Archive, keep WeightRetention, remove bool) (all []WeightsReport, err error) {
+func CollectAllWeights(ctx context.Context, log eventlog.Archive, keep WeightRetention,
+	remove bool) (all []WeightsReport, err error) {
 	policies, err := weights.Policies(ctx, log.Store())
 	if err != nil {
 		return nil, err

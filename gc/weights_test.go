@@ -103,7 +103,8 @@ func (l *lab) file(number int, content string) []byte {
 		values[i] = float32(content[i])
 	}
 	var file bytes.Buffer
-	if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32(fmt.Sprint("w", number), []int64{int64(len(values))}, values)}, nil); err != nil {
+	if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32(fmt.Sprint("w", number),
+		[]int64{int64(len(values))}, values)}, nil); err != nil {
 		l.Fatal(err)
 	}
 	return file.Bytes()
@@ -121,7 +122,8 @@ func (l *lab) publish(run string, contents ...string) int64 {
 	if err != nil {
 		l.Fatal(err)
 	}
-	fact := events.WeightsPublished{Policy: "p", Version: l.last, Run: run, ThroughStep: l.last, Manifest: published.Ref}
+	fact := events.WeightsPublished{Policy: "p", Version: l.last, Run: run, ThroughStep: l.last,
+		Manifest: published.Ref}
 	l.state(events.Catalogue, events.WeightsPublishedType, "p", events.Ordinal(l.last), fact)
 	return l.last
 }
@@ -129,7 +131,8 @@ func (l *lab) publish(run string, contents ...string) int64 {
 // tell tells a run of the last version.
 func (l *lab) tell(run string) {
 	l.Helper()
-	l.state(run, events.WeightsPublishedType, "p", events.Ordinal(l.last), events.WeightsPublished{Policy: "p", Version: l.last, Run: "other", Manifest: storage.Ref{}})
+	l.state(run, events.WeightsPublishedType, "p", events.Ordinal(l.last),
+		events.WeightsPublished{Policy: "p", Version: l.last, Run: "other", Manifest: storage.Ref{}})
 }
 
 func (l *lab) open(run string, change func(*runfile.RunConfig)) {
@@ -195,7 +198,8 @@ func (l *lab) count(prefix string) (n int) {
 	return n
 }
 
-// TestCollectWeights: of old versions those go that nobody can need, with the files that no other version names.
+// TestCollectWeights: of old versions those go that nobody can need, with the files
+// that no other version names.
 func TestCollectWeights(t *testing.T) {
 	up := func(n int64) (all []int64) {
 		for v := n; v <= 10; v++ {
@@ -217,13 +221,16 @@ func TestCollectWeights(t *testing.T) {
 			l.last -= 2
 		}, 2, up(10)},
 		"replica": {func(l *lab) {
-			l.state(events.Catalogue, events.WeightsActivatedType, "p", "a", events.WeightsActivated{Version: 4, Replica: "e"})
+			l.state(events.Catalogue, events.WeightsActivatedType, "p",
+				"a", events.WeightsActivated{Version: 4, Replica: "e"})
 		}, 2, append([]int64{4}, up(9)...)},
 		"lost": {func(l *lab) {
-			l.state(events.Catalogue, events.WeightsActivatedType, "p", "a", events.WeightsActivated{Version: 4, Replica: "e", Lost: true})
+			l.state(events.Catalogue, events.WeightsActivatedType, "p",
+				"a", events.WeightsActivated{Version: 4, Replica: "e", Lost: true})
 		}, 2, up(9)},
-		"open run": {func(l *lab) { l.open("o", func(c *runfile.RunConfig) { c.Staleness.Max = 4 }); l.tell("o") }, 2, up(6)},
-		"new run":  {func(l *lab) { l.open("o", func(*runfile.RunConfig) {}) }, 2, up(1)},
+		"open run": {func(l *lab) { l.open("o", func(c *runfile.RunConfig) { c.Staleness.Max = 4 }); l.tell("o") }, 2,
+			up(6)},
+		"new run": {func(l *lab) { l.open("o", func(*runfile.RunConfig) {}) }, 2, up(1)},
 		"closed run": {func(l *lab) {
 			l.open("o", func(*runfile.RunConfig) {})
 			servicetest.CloseRun(l.T, l.log, "o")
@@ -234,7 +241,8 @@ func TestCollectWeights(t *testing.T) {
 			l.open("o", func(c *runfile.RunConfig) { c.PolicyVersion = &three })
 		}, 2, append([]int64{3}, up(9)...)},
 		"promoted": {func(l *lab) {
-			l.state(events.Catalogue, events.WeightsPromotedType, "p", "a", events.WeightsPromoted{Version: 5, Share: 0.5, Before: 3})
+			l.state(events.Catalogue, events.WeightsPromotedType, "p",
+				"a", events.WeightsPromoted{Version: 5, Share: 0.5, Before: 3})
 		}, 2, append([]int64{3, 5}, up(9)...)},
 		"no longer promoted": {func(l *lab) {
 			l.state(events.Catalogue, events.WeightsPromotedType, "p", "a", events.WeightsPromoted{Version: 5})
@@ -274,7 +282,8 @@ func TestCollectWeights(t *testing.T) {
 	}
 }
 
-// TestCollectWeightsBesidePublishers: a file that is uploaded, submitted or published while versions are collected stays.
+// TestCollectWeightsBesidePublishers: a file that is uploaded, submitted or published while
+// versions are collected stays.
 func TestCollectWeightsBesidePublishers(t *testing.T) {
 	l := newLab(t)
 	for v := range 6 {
@@ -283,19 +292,23 @@ func TestCollectWeightsBesidePublishers(t *testing.T) {
 	l.age()
 	submitted := func(version int64, number int, content string) events.WeightsSubmitted {
 		data := l.file(number, content)
-		ref := storage.Ref{Key: weights.FileKey("p", storage.Digest(data)), SHA256: storage.Digest(data), Size: int64(len(data))}
-		return events.WeightsSubmitted{Version: version, Run: "r", Files: []events.WeightsFile{{Name: "model.safetensors", Blob: ref}}}
+		ref := storage.Ref{Key: weights.FileKey("p", storage.Digest(data)),
+			SHA256: storage.Digest(data), Size: int64(len(data))}
+		return events.WeightsSubmitted{Version: version, Run: "r",
+			Files: []events.WeightsFile{{Name: "model.safetensors", Blob: ref}}}
 	}
 	pending := submitted(9, 0, "content 0") // long ago, and nobody has answered
 	l.state(events.Catalogue, events.WeightsSubmittedType, "p", "9", pending)
 	rejected := submitted(3, 0, "content 1")
 	at := l.state(events.Catalogue, events.WeightsSubmittedType, "p", "3", rejected)
-	l.state(events.Catalogue, events.WeightsRejectedType, "p", fmt.Sprintf("submission-%d", at.Seq), events.WeightsRejected{Version: 3})
+	l.state(events.Catalogue, events.WeightsRejectedType, "p", fmt.Sprintf("submission-%d", at.Seq),
+		events.WeightsRejected{Version: 3})
 	queued := submitted(10, 1, "other 0") // and not taken in
 	offering, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() {
-		_, _ = l.log.Submitter.Submit(offering, eventlog.Submission{Run: events.Catalogue, Type: events.WeightsSubmittedType, Entity: "p", Data: queued, ID: "q"})
+		_, _ = l.log.Submitter.Submit(offering, eventlog.Submission{Run: events.Catalogue,
+			Type: events.WeightsSubmittedType, Entity: "p", Data: queued, ID: "q"})
 	}()
 	natstest.Eventually(t, "the submission waits", func() bool {
 		waits := false
@@ -323,8 +336,9 @@ func TestCollectWeightsBesidePublishers(t *testing.T) {
 	}
 }
 
-// TestCollectWeightsKilled: over random histories, collectors that are killed before any of their writes leave every version whole or collected, and delete nothing that
-// a version needs that stays; the next one finishes.
+// TestCollectWeightsKilled: over random histories, collectors that are killed before any of their
+// writes leave every version whole or collected, and delete nothing that a version needs that
+// stays; the next one finishes.
 func TestCollectWeightsKilled(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -374,7 +388,8 @@ func TestCollectWeightsKilled(t *testing.T) {
 	}
 }
 
-// TestCollectWeightsLeavesDeltasOfTrainers: a delta that a trainer made lies among the files. It stays as long as its version, also while its submission has no answer.
+// TestCollectWeightsLeavesDeltasOfTrainers: a delta that a trainer made lies among the files. It
+// stays as long as its version, also while its submission has no answer.
 func TestCollectWeightsLeavesDeltasOfTrainers(t *testing.T) {
 	l := newLab(t)
 	upload := func(content string) storage.Ref {
@@ -391,12 +406,14 @@ func TestCollectWeightsLeavesDeltasOfTrainers(t *testing.T) {
 		ref := upload(fmt.Sprint("a delta to ", version))
 		model := l.file(0, fmt.Sprint("a content of some length ", version))
 		file := weights.File{Name: "model.safetensors", Ref: upload(string(model))}
-		published, err := weights.PublishFrom(t.Context(), l.store.Store, "p", version, []weights.File{file}, &weights.MadeDelta{Base: version - 1, Ref: ref})
+		published, err := weights.PublishFrom(t.Context(), l.store.Store, "p", version, []weights.File{file},
+			&weights.MadeDelta{Base: version - 1, Ref: ref})
 		if err != nil || published.Delta == nil || published.Delta.Ref != ref {
 			t.Fatalf("%+v, %v", published, err)
 		}
 		l.last = version
-		l.state(events.Catalogue, events.WeightsPublishedType, "p", events.Ordinal(version), events.WeightsPublished{Policy: "p", Version: version, Manifest: published.Ref})
+		l.state(events.Catalogue, events.WeightsPublishedType, "p", events.Ordinal(version),
+			events.WeightsPublished{Policy: "p", Version: version, Manifest: published.Ref})
 		deltas = append(deltas, ref)
 	}
 	waits := upload("a delta whose submission waits")
@@ -416,7 +433,8 @@ func TestCollectWeightsLeavesDeltasOfTrainers(t *testing.T) {
 
 // TestCollectWeightsInABucket does the same in S3.
 func TestCollectWeightsInABucket(t *testing.T) {
-	store, err := s3.Open(t.Context(), s3.Config{Endpoint: storagetest.S3Dev(t), Bucket: "weights", AccessKey: storagetest.AccessKey, SecretKey: storagetest.SecretKey, CreateBucket: true})
+	store, err := s3.Open(t.Context(), s3.Config{Endpoint: storagetest.S3Dev(t), Bucket: "weights",
+		AccessKey: storagetest.AccessKey, SecretKey: storagetest.SecretKey, CreateBucket: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,7 +444,8 @@ func TestCollectWeightsInABucket(t *testing.T) {
 		l.publish("r", fmt.Sprint("content ", v), "shared")
 	}
 	later := time.Now().Add(time.Hour) // by which everything is old
-	r, err := CollectWeights(t.Context(), l.log.Archive, "p", WeightRetention{ReplacedBefore: later, Keep: 2, Cutoff: later}, true)
+	r, err := CollectWeights(t.Context(), l.log.Archive,
+		"p", WeightRetention{ReplacedBefore: later, Keep: 2, Cutoff: later}, true)
 	if err != nil || r.Deleted != 3 || len(r.Versions) != 3 {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -24,8 +24,9 @@ import (
 // silence is since when something gives no answer, zero where it has answered.
 type silence struct{ since time.Time }
 
-// tells reports whether the answer to a question says anything of who was asked. A process that got no
-// processor meanwhile may itself be the one that is late: to it, silence tells nothing until it lasts.
+// tells reports whether the answer to a question says anything of who was asked. A
+// process that got no processor meanwhile may itself be the one that is late: to it,
+// silence tells nothing until it lasts.
 func (s *silence) tells(err error, began time.Time, lostTime bool) bool {
 	if err == nil || !silent(err) {
 		s.since = time.Time{}
@@ -37,7 +38,8 @@ func (s *silence) tells(err error, began time.Time, lostTime bool) bool {
 	return !lostTime || time.Since(s.since) >= hungAfter
 }
 
-// hungAfter is after what time something that gives no answer counts as one that hangs, and is not only slow.
+// hungAfter is after what time something that gives no answer counts as one that
+// hangs, and is not only slow.
 const hungAfter = 30 * time.Second
 
 // lookAtLog takes the server's answer to something small.
@@ -59,7 +61,8 @@ func (m *Monitor) lookAtLog(replicas eventlog.Replication, err error, began time
 	}
 }
 
-// lookAtReplicas looks whether a server is missing that holds the catalogue: it holds runs as well, most likely.
+// lookAtReplicas looks whether a server is missing that holds the catalogue: it holds
+// runs as well, most likely.
 func (m *Monitor) lookAtReplicas(r eventlog.Replication) {
 	if degraded := r.Degraded(); degraded != "" {
 		m.outages.set(LogDegraded, Outage{Of: r.Stream, Reason: degraded})
@@ -68,7 +71,8 @@ func (m *Monitor) lookAtReplicas(r eventlog.Replication) {
 	}
 }
 
-// writeEvery is how often a look also writes: a store or a disk may give what it has and take nothing.
+// writeEvery is how often a look also writes: a store or a disk may give what
+// it has and take nothing.
 const writeEvery = 10 * time.Second
 
 // askStore asks the store for an object that nobody has, and from time to time to take a small one.
@@ -101,7 +105,8 @@ func (m *Monitor) lookAtStore(wrote bool, err error, began time.Time, lostTime b
 	case m.o.LocalStore && silent(err) && (m.outages.has(DiskSlow) || m.outages.has(DiskFails)):
 		m.outages.set(StoreUnreachable)
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		m.outages.set(StoreUnreachable, Outage{Since: began, Reason: err.Error(), Do: "make room on the store's disk: services go on by themselves"})
+		m.outages.set(StoreUnreachable, Outage{Since: began, Reason: err.Error(),
+			Do: "make room on the store's disk: services go on by themselves"})
 	default:
 		m.outages.set(StoreUnreachable, Outage{Since: began, Reason: reason("the object store", err)})
 	}
@@ -139,17 +144,19 @@ type streams struct {
 // restartAgain is how long to wait between restarts of an embedded log that do not help.
 var restartAgain = retry.Policy{First: 5 * time.Second, Most: 2 * time.Minute}
 
-// unansweredFor is how long appends must wait for an answer while the server answers other questions, until the stream counts as one that
-// refuses writes: two requests of an append.
+// unansweredFor is how long appends must wait for an answer while the server answers other
+// questions, until the stream counts as one that refuses writes: two requests of an append.
 const unansweredFor = 10 * time.Second
 
-// refusals are the streams that refuse writes, by the words of the log's server, which are none where it has not told.
+// refusals are the streams that refuse writes, by the words of the log's server, which are
+// none where it has not told.
 type refusals struct {
 	list []embedded.Refusal
 	told bool
 }
 
-// lookAtStreams finds streams that refuse writes, by the server's own words where they can be had and by appends that wait.
+// lookAtStreams finds streams that refuse writes, by the server's own words where they can be had
+// and by appends that wait.
 func (m *Monitor) lookAtStreams(ctx context.Context, refusing refusals, waiting []eventlog.Waiting, lostTime bool) {
 	found := Refused(refusing.list, m.o.Server != nil)
 	known := map[string]bool{}
@@ -170,12 +177,15 @@ func (m *Monitor) lookAtStreams(ctx context.Context, refusing refusals, waiting 
 				}
 				continue
 			}
-			// The server of this process tells of each write that failed: appends that it does not answer are slow.
-			if known[stream] || m.o.Server != nil && refusing.told || time.Since(w.Since) < patience || !w.Sent.After(m.streams.away) {
+			// The server of this process tells of each write that failed: appends that it
+			// does not answer are slow.
+			if known[stream] || m.o.Server != nil && refusing.told || time.Since(w.Since) < patience ||
+				!w.Sent.After(m.streams.away) {
 				continue
 			}
-			o := Outage{Of: stream, Since: w.Since, Reason: "appends get no answer, and the server answers everything else: its disk is full, broken or very slow",
-				Do: "name the server's monitoring port (--nats-monitor), which tells which it is. Where a write has failed, see to the disk" + restartServer}
+			o := Outage{Of: stream, Since: w.Since,
+				Reason: "appends get no answer, and the server answers everything else: its disk is full, broken or very slow",
+				Do:     "name the server's monitoring port (--nats-monitor), which tells which it is. Where a write has failed, see to the disk" + restartServer}
 			if refusing.told {
 				o.Reason = "appends get no answer, and the server answers everything else and tells of no write that failed: " +
 					"its disk is very slow, or the stream has no leader"
@@ -191,7 +201,8 @@ func (m *Monitor) lookAtStreams(ctx context.Context, refusing refusals, waiting 
 // restartServer is what a stream of a server elsewhere needs whose write failed.
 const restartServer = " and restart the server: in nats-server, a stream whose write failed once takes none until then"
 
-// Refused are the outages of what refuses writes, by the words of the log's server. own is a server in this process, which is opened again by itself.
+// Refused are the outages of what refuses writes, by the words of the log's server. own is a server
+// in this process, which is opened again by itself.
 func Refused(list []embedded.Refusal, own bool) (found []Outage) {
 	for _, r := range list {
 		do := "see to the disk of the NATS server, which need not be full"
@@ -214,7 +225,8 @@ var noSpace = regexp.MustCompile(`(?i)no space left|quota exceeded|disk (is )?fu
 // makeRoom is what a person can do where a stream is at its limit.
 const makeRoom = "the stream or its disk is at its limit: archive and delete runs (rondo gc --runs-older-than), give the server more storage, and go on in a new run with a larger log.max_bytes"
 
-// hasRoom reports whether a stream that was full takes appends again, of which nobody has to try one: a run at its limit may be closed, or deleted.
+// hasRoom reports whether a stream that was full takes appends again, of which nobody has to try
+// one: a run at its limit may be closed, or deleted.
 func (m *Monitor) hasRoom(ctx context.Context, run string) bool {
 	room, err := m.o.Log.HasRoom(ctx, run)
 	if err == nil && room {
@@ -258,8 +270,9 @@ func (m *Monitor) heal(needed bool) {
 // maxHealth bounds what is read of a server's health.
 const maxHealth = 4 << 20
 
-// AskMonitor asks the monitoring ports of NATS servers, by their base URLs with commas between them, which streams refuse writes. Each server of a cluster
-// tells of its own copies. One that is away tells nothing, which is an error when no other one answers.
+// AskMonitor asks the monitoring ports of NATS servers, by their base URLs with commas between
+// them, which streams refuse writes. Each server of a cluster tells of its own copies. One that is
+// away tells nothing, which is an error when no other one answers.
 func AskMonitor(ctx context.Context, bases string) (refusing []embedded.Refusal, err error) {
 	list := strings.Split(bases, ",")
 	answers, faults := make([][]embedded.Refusal, len(list)), make([]error, len(list))
@@ -282,7 +295,8 @@ func AskMonitor(ctx context.Context, bases string) (refusing []embedded.Refusal,
 }
 
 func askOneMonitor(ctx context.Context, base string) ([]embedded.Refusal, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/healthz?details=true", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		strings.TrimSuffix(base, "/")+"/healthz?details=true", nil)
 	if err != nil {
 		return nil, fmt.Errorf("NATS monitoring: %w", err)
 	}

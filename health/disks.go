@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disks tells how full the disks of directories are when it is asked. Only what an ordinary user may use counts as free.
+// disks tells how full the disks of directories are when it is asked. Only what an ordinary
+// user may use counts as free.
 type disks struct {
 	dirs       []string
 	size, free *prometheus.Desc
@@ -19,7 +20,8 @@ type disks struct {
 func newDisks(dirs []string) *disks {
 	return &disks{
 		dirs: dirs,
-		size: prometheus.NewDesc("rondo_disk_bytes", "Size of the disk that a directory of the process is on.", []string{"dir"}, nil),
+		size: prometheus.NewDesc("rondo_disk_bytes", "Size of the disk that a directory of the process is on.",
+			[]string{"dir"}, nil),
 		free: prometheus.NewDesc("rondo_disk_free_bytes", "What is left of it.", []string{"dir"}, nil),
 	}
 }
@@ -45,7 +47,8 @@ func (d *disks) Collect(ch chan<- prometheus.Metric) {
 }
 
 const (
-	// leastRoom is what a disk must have left: writes of a fact and its objects take some megabytes. A small disk is full later.
+	// leastRoom is what a disk must have left: writes of a fact and its objects take some
+	// megabytes. A small disk is full later.
 	leastRoom = 16 << 20
 	// leastInodes is how many files more it must be able to hold.
 	leastInodes = 1000
@@ -80,7 +83,8 @@ func (m *Monitor) askDisks(ctx context.Context) (diskState, error) {
 	})
 }
 
-// tryDisks lists the directories whose disk has no room left, or takes no writes, one for each disk. It writes to them where it is told to.
+// tryDisks lists the directories whose disk has no room left, or takes no writes, one for each
+// disk. It writes to them where it is told to.
 func (m *Monitor) tryDisks(write bool) diskState {
 	state := diskState{asked: time.Now(), wrote: write, took: map[string]time.Duration{}}
 	looked := map[uint64]bool{}
@@ -108,15 +112,19 @@ func (m *Monitor) tryDisks(write bool) diskState {
 		case err != nil:
 			state.fail = append(state.fail, Outage{Of: dir, Reason: err.Error()})
 		case free < min(leastRoom, size/50):
-			state.full = append(state.full, Outage{Of: dir, Reason: fmt.Sprintf("%d KiB are left on its disk", free>>10)})
-		case s.Files > 0 && s.Ffree < min(leastInodes, s.Files/50): // some file systems make inodes as they go, and count none
-			state.full = append(state.full, Outage{Of: dir, Reason: fmt.Sprintf("its disk has room for %d files more (inodes)", s.Ffree)})
+			state.full = append(state.full, Outage{Of: dir,
+				Reason: fmt.Sprintf("%d KiB are left on its disk", free>>10)})
+		// some file systems make inodes as they go, and count none
+		case s.Files > 0 && s.Ffree < min(leastInodes, s.Files/50):
+			state.full = append(state.full, Outage{Of: dir,
+				Reason: fmt.Sprintf("its disk has room for %d files more (inodes)", s.Ffree)})
 		}
 	}
 	return state
 }
 
-// lookAtDisks takes the answer of the disks. One that has not answered yet is slow, and hangs when that lasts.
+// lookAtDisks takes the answer of the disks. One that has not answered yet is slow,
+// and hangs when that lasts.
 func (m *Monitor) lookAtDisks(state diskState, err error) {
 	if err != nil {
 		m.wrote = time.Time{}
@@ -126,7 +134,8 @@ func (m *Monitor) lookAtDisks(state diskState, err error) {
 	} else {
 		for dir, took := range state.took {
 			if took >= slowWrite && !m.processor.lostTime(state.asked) {
-				m.slowDisks.note(dir, fmt.Errorf("a write of %d bytes took %s", trialBytes, took.Round(100*time.Millisecond)))
+				m.slowDisks.note(dir, fmt.Errorf("a write of %d bytes took %s", trialBytes,
+					took.Round(100*time.Millisecond)))
 			}
 		}
 		m.outages.set(DiskFull, state.full...)
@@ -155,7 +164,8 @@ func (m *Monitor) lookAtTrial(t trial) {
 	}
 }
 
-// TimeWrite is how long a small write to a directory takes that is synced. A disk that hangs ends it with the context.
+// TimeWrite is how long a small write to a directory takes that is synced. A disk that hangs
+// ends it with the context.
 func TimeWrite(ctx context.Context, dir string) (time.Duration, error) {
 	began := time.Now()
 	var p probe[struct{}]

@@ -42,7 +42,8 @@ func (f *failures) note(name string, err error) {
 	f.rows[name] = row
 }
 
-// outages gives an outage for each row that goes on and has lasted long enough, and forgets the rows that are over.
+// outages gives an outage for each row that goes on and has lasted long enough, and
+// forgets the rows that are over.
 func (f *failures) outages() (list []Outage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,10 +62,11 @@ const (
 	lasting = 15 * time.Second
 	// deciderPause: a decider that cannot go on is begun again every half a minute.
 	deciderPause = 75 * time.Second
-	// consumerPause: a stalled consumer fails after an answer that does not come within 12.5 s. One that has not failed for longer waits for a
-	// free slot, or for work.
+	// consumerPause: a stalled consumer fails after an answer that does not come within 12.5 s. One
+	// that has not failed for longer waits for a free slot, or for work.
 	consumerPause = 20 * time.Second
-	// appendPause is how long no append, and no write to a disk, must be slow until they count as quick again. One slow append or write counts.
+	// appendPause is how long no append, and no write to a disk, must be slow until they count as
+	// quick again. One slow append or write counts.
 	appendPause = 10 * time.Second
 )
 
@@ -98,16 +100,19 @@ func (m *Monitor) lookAtInputs() {
 		}
 	}
 	m.outages.set(InputsStalled, Outage{
-		Since: oldest.Since, Reason: fmt.Sprintf("%d consumers give no inputs, such as %s: %s", len(stalled), oldest.Of, oldest.Reason),
+		Since: oldest.Since, Reason: fmt.Sprintf("%d consumers give no inputs, such as %s: %s", len(stalled),
+			oldest.Of, oldest.Reason),
 	})
 }
 
 var errSlowAppends = fmt.Errorf("appends take longer than %s, and nothing of the log refuses them", eventlog.SlowAppend)
 
-// lookAtAppends takes how many appends have been slow by now, and tells of them where nothing that is known makes them slow.
+// lookAtAppends takes how many appends have been slow by now, and tells of them where nothing that
+// is known makes them slow.
 func (m *Monitor) lookAtAppends(count int64) {
 	switch {
-	case m.outages.has(LogUnreachable) || m.outages.has(LogRefusesWrites) || m.outages.has(DiskSlow) && m.o.Server != nil || m.processor.lostTime(m.looked):
+	case m.outages.has(LogUnreachable) || m.outages.has(LogRefusesWrites) ||
+		m.outages.has(DiskSlow) && m.o.Server != nil || m.processor.lostTime(m.looked):
 		m.appends.note("", nil)
 	case count > m.slowAppends:
 		m.appends.note("", errSlowAppends)

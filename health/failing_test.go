@@ -20,7 +20,8 @@ func TestRowOfFailures(t *testing.T) {
 			time.Sleep(9 * time.Second)
 		}
 		f.note("b", errors.New("once"))
-		if list := f.outages(); len(list) != 1 || list[0].Of != "a" || !list[0].Since.Equal(began) || list[0].Reason != "no answer" {
+		if list := f.outages(); len(list) != 1 || list[0].Of != "a" || !list[0].Since.Equal(began) ||
+			list[0].Reason != "no answer" {
 			t.Errorf("a row of 18 s: %v", list)
 		}
 		time.Sleep(12 * time.Second)

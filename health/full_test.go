@@ -26,8 +26,10 @@ func limit(t *testing.T, js jetstream.JetStream, stream string, bytes int64) {
 	}
 }
 
-// TestStreamAtItsLimit: a run's stream that is full is an outage, with the server's reason, although the server answers everything. It ends when the stream has room again, though
-// nobody writes; and so it does when the stream is deleted. The stream of submissions is watched in the same way.
+// TestStreamAtItsLimit: a run's stream that is full is an outage, with the server's reason,
+// although the server answers everything. It ends when the stream has room again, though
+// nobody writes; and so it does when the stream is deleted. The stream of submissions is
+// watched in the same way.
 func TestStreamAtItsLimit(t *testing.T) {
 	t.Parallel()
 	s := natstest.Server(t)
@@ -69,7 +71,8 @@ func TestStreamAtItsLimit(t *testing.T) {
 		_, err := js.Publish(t.Context(), "rondo.in.somebody", make([]byte, 1000))
 		full = err != nil
 	}
-	_, err := w.log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "r", Type: events.FeedbackRecordedType, Entity: "g000001-0", Source: "test", ID: "x", Data: events.FeedbackRecorded{Signal: "accept"}})
+	_, err := w.log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "r", Type: events.FeedbackRecordedType,
+		Entity: "g000001-0", Source: "test", ID: "x", Data: events.FeedbackRecorded{Signal: "accept"}})
 	if err == nil {
 		t.Fatal("a full stream takes a submission")
 	}

@@ -1,5 +1,5 @@
-// Package health watches what a process depends on, the log and the object store, says when one of them fails and when it is back, and
-// opens an embedded log again whose disk was full.
+// Package health watches what a process depends on, the log and the object store, says when one of
+// them fails and when it is back, and opens an embedded log again whose disk was full.
 package health
 
 import (
@@ -21,7 +21,8 @@ const (
 	Patience = 5 * time.Second
 	// every is the rest between two looks.
 	every = 2 * time.Second
-	// fresh is how old a look may be that answers who asks whether the process is ready: asking often costs no more than asking rarely.
+	// fresh is how old a look may be that answers who asks whether the process is ready: asking
+	// often costs no more than asking rarely.
 	fresh = time.Second
 )
 
@@ -33,8 +34,9 @@ type Options struct {
 	Metrics prometheus.Registerer // nil: none
 	// Server is the log of this process; nil when it runs elsewhere.
 	Server *embedded.Server
-	// NATSMonitor is the base URL of the monitoring port of a NATS server that runs elsewhere, such as http://nats:8222; "" when it is not
-	// known. Only there does a server tell which streams refuse writes before somebody writes.
+	// NATSMonitor is the base URL of the monitoring port of a NATS server that runs elsewhere, such
+	// as http://nats:8222; "" when it is not known. Only there does a server tell which streams
+	// refuse writes before somebody writes.
 	NATSMonitor string
 	// Disks are directories of this machine that need room. LocalStore: the store is one of them.
 	Disks      []string
@@ -76,13 +78,16 @@ func New(o Options) (*Monitor, error) {
 	}
 	m := &Monitor{
 		o: o, outages: b,
-		deciders: failures{pause: deciderPause, least: lasting}, consumers: failures{pause: consumerPause, least: lasting}, appends: failures{pause: appendPause},
+		deciders:  failures{pause: deciderPause, least: lasting},
+		consumers: failures{pause: consumerPause, least: lasting}, appends: failures{pause: appendPause},
 		slowDisks: failures{pause: appendPause}, processor: NewProcessor(), write: tryWrite,
 	}
 	if o.Metrics != nil {
-		slow := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rondo_slow_appends_total", Help: "Appends that took longer than a second, or got no answer."},
+		slow := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rondo_slow_appends_total",
+			Help: "Appends that took longer than a second, or got no answer."},
 			func() float64 { return float64(o.Log.SlowAppends()) })
-		lost := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rondo_reconnects_total", Help: "Lost connections to the NATS server that were made again."},
+		lost := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rondo_reconnects_total",
+			Help: "Lost connections to the NATS server that were made again."},
 			func() float64 { return float64(o.Conn.Stats().Reconnects) })
 		for _, c := range []prometheus.Collector{slow, lost, newDisks(o.Disks)} {
 			if err := o.Metrics.Register(c); err != nil {
@@ -119,7 +124,8 @@ func (m *Monitor) WatchServers(away func() []Outage) {
 	m.servers = away
 }
 
-// Ready asks log and store now, waiting for Patience at most, and gives what fails: nothing when the process can do its work.
+// Ready asks log and store now, waiting for Patience at most, and gives what fails: nothing when
+// the process can do its work.
 func (m *Monitor) Ready(ctx context.Context) []Outage {
 	m.look(ctx, fresh)
 	return m.Outages()

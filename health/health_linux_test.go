@@ -32,8 +32,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/smalldisk"
 )
 
-// TestMain is also the program of a NATS server that a test can stop and kill. It lets more tests run at once than there are processors, unless it was told how
-// many: they wait most of the time.
+// TestMain is also the program of a NATS server that a test can stop and kill. It lets more tests
+// run at once than there are processors, unless it was told how many: they wait most of the time.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("RONDO_TEST_NATS_DIR"); dir != "" {
 		s, err := embedded.Start(embedded.Options{Dir: dir, Listen: os.Getenv("RONDO_TEST_NATS_LISTEN")})
@@ -180,11 +180,14 @@ func (w *watched) eventually(kind health.Kind, there bool) {
 func (w *watched) once(kind health.Kind, times int) {
 	w.t.Helper()
 	if began, ended := w.lines("outage began", kind), w.lines("outage ended", kind); began != times || ended != times {
-		w.t.Errorf("%d outages %s: %d lines at their beginning and %d at their end:\n%s", times, kind, began, ended, w.text.String())
+		w.t.Errorf("%d outages %s: %d lines at their beginning and %d at their end:\n%s", times, kind,
+			began, ended, w.text.String())
 	}
 	page := httptest.NewRecorder()
-	promhttp.HandlerFor(w.metrics, promhttp.HandlerOpts{}).ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	for _, want := range []string{fmt.Sprintf("rondo_outages_total{kind=%q} %d\n", kind, times), fmt.Sprintf("rondo_outages{kind=%q} 0\n", kind), "rondo_outage_seconds_total{kind=" + fmt.Sprintf("%q", kind)} {
+	promhttp.HandlerFor(w.metrics, promhttp.HandlerOpts{}).ServeHTTP(page,
+		httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, want := range []string{fmt.Sprintf("rondo_outages_total{kind=%q} %d\n", kind, times),
+		fmt.Sprintf("rondo_outages{kind=%q} 0\n", kind), "rondo_outage_seconds_total{kind=" + fmt.Sprintf("%q", kind)} {
 		if !strings.Contains(page.Body.String(), want) {
 			w.t.Errorf("metrics lack %q:\n%s", want, page.Body)
 		}
@@ -194,7 +197,8 @@ func (w *watched) once(kind health.Kind, times int) {
 // append appends a fact to a chain of its own, beside the test.
 func (w *watched) append(n int) <-chan error {
 	w.t.Helper()
-	e, err := events.New("r", events.FeedbackRecordedType, fmt.Sprintf("g%06d-0", n), "0", events.FeedbackRecorded{Signal: "accept", Text: strings.Repeat("x", 2000)})
+	e, err := events.New("r", events.FeedbackRecordedType, fmt.Sprintf("g%06d-0", n),
+		"0", events.FeedbackRecorded{Signal: "accept", Text: strings.Repeat("x", 2000)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -253,7 +257,8 @@ func TestFullDiskHeals(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Shutdown)
-	w := watch(t, health.Options{Server: s, Disks: []string{dir, dir + "/not-there"}}, natstest.Connect(t, s), natstest.Store(t))
+	w := watch(t, health.Options{Server: s, Disks: []string{dir, dir + "/not-there"}},
+		natstest.Connect(t, s), natstest.Store(t))
 	free := smalldisk.Fill(t, dir)
 	stuck := w.appendUntilStuck()
 	w.eventually(health.LogRefusesWrites, true)
@@ -272,14 +277,15 @@ func TestFullDiskHeals(t *testing.T) {
 	}
 }
 
-// A server elsewhere whose stream refuses writes is known by its monitoring port, and where that is not known, by appends that wait while
-// the server answers everything else.
+// A server elsewhere whose stream refuses writes is known by its monitoring port, and where that is
+// not known, by appends that wait while the server answers everything else.
 func TestFullDiskElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]bool{"monitoring port": true, "waiting appends": false} {
 		t.Run(name, func(t *testing.T) {
 			dir := smalldisk.Mount(t, "8m")
-			o := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, HTTPHost: "127.0.0.1", HTTPPort: server.RANDOM_PORT, JetStream: true,
+			o := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, HTTPHost: "127.0.0.1",
+				HTTPPort: server.RANDOM_PORT, JetStream: true,
 				JetStreamMaxStore: 1 << 50, StoreDir: dir, SyncAlways: true, NoLog: true, NoSigs: true}
 			start := func() *server.Server {
 				s, err := server.NewServer(o.Clone())
@@ -328,7 +334,8 @@ func addressPort(t *testing.T, url string) (port int) {
 	return port
 }
 
-// A server that is stopped by a signal answers nothing, and no connection breaks; one that is killed breaks them.
+// A server that is stopped by a signal answers nothing, and no connection breaks; one
+// that is killed breaks them.
 func TestServerStopsAndDies(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -341,7 +348,8 @@ func TestServerStopsAndDies(t *testing.T) {
 	if outages := w.monitor.Ready(t.Context()); len(outages) != 1 {
 		t.Errorf("ready beside a server that does not answer: %v", outages)
 	}
-	if took := time.Since(began); took > time.Minute+health.Patience { // the server never answers, and a busy machine is slow
+	// the server never answers, and a busy machine is slow
+	if took := time.Since(began); took > time.Minute+health.Patience {
 		t.Errorf("the answer took %s", took)
 	}
 	waits := w.append(2)
@@ -372,7 +380,8 @@ func TestStoreOutage(t *testing.T) {
 	t.Parallel()
 	for name, broken := range map[string]func(mended <-chan struct{}) error{
 		"fails": func(<-chan struct{}) error { return fmt.Errorf("connection refused") },
-		"hangs": func(mended <-chan struct{}) error { <-mended; return nil }, // it ignores its context, as a dead NFS server does
+		// it ignores its context, as a dead NFS server does
+		"hangs": func(mended <-chan struct{}) error { <-mended; return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -401,7 +410,8 @@ func TestStoreOutage(t *testing.T) {
 	}
 }
 
-// A consumer that fails again and again is an outage; one that failed once, and then has nothing to do, is not.
+// A consumer that fails again and again is an outage; one that failed once, and then
+// has nothing to do, is not.
 func TestStalledInputs(t *testing.T) {
 	t.Parallel()
 	w := watch(t, health.Options{}, natstest.Connect(t, natstest.Server(t)), natstest.Store(t))
@@ -414,7 +424,8 @@ func TestStalledInputs(t *testing.T) {
 		known = len(w.monitor.Outages()) > 0
 	}
 	outages := w.monitor.Outages()
-	if outages[0].Kind != health.InputsStalled || !strings.Contains(outages[0].Reason, "1 consumers") || !strings.Contains(outages[0].Reason, "RONDO/always: permission denied") {
+	if outages[0].Kind != health.InputsStalled || !strings.Contains(outages[0].Reason, "1 consumers") ||
+		!strings.Contains(outages[0].Reason, "RONDO/always: permission denied") {
 		t.Errorf("outages %+v", outages)
 	}
 	w.monitor.Stalled("RONDO/always", nil)

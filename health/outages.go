@@ -21,7 +21,8 @@ const (
 	LogUnreachable Kind = "log_unreachable"
 	// LogDegraded: the log works, with fewer live replicas than it has. One more loss may stop it.
 	LogDegraded Kind = "log_degraded"
-	// LogRefusesWrites: a stream answers reads and takes no appends. Its store has failed, as on a full disk.
+	// LogRefusesWrites: a stream answers reads and takes no appends. Its store has
+	// failed, as on a full disk.
 	LogRefusesWrites Kind = "log_refuses_writes"
 	// AppendsSlow: appends are answered, and take longer than eventlog.SlowAppend.
 	AppendsSlow Kind = "appends_slow"
@@ -37,9 +38,11 @@ const (
 	DiskFull Kind = "disk_full"
 	// DiskSlow: a disk of this machine takes writes, and needs longer than slowWrite for one.
 	DiskSlow Kind = "disk_slow"
-	// DiskFails: a disk of this machine takes no writes, although it has room: it is broken, read-only, or ends no write within hungAfter.
+	// DiskFails: a disk of this machine takes no writes, although it has room: it is broken,
+	// read-only, or ends no write within hungAfter.
 	DiskFails Kind = "disk_fails"
-	// MachineStarved: this process gets no processor when it wants one, so that it is late with everything.
+	// MachineStarved: this process gets no processor when it wants one, so that it
+	// is late with everything.
 	MachineStarved Kind = "machine_starved"
 	// Exhausted: the process has no file descriptors, processes or memory left.
 	Exhausted Kind = "resources_exhausted"
@@ -47,7 +50,8 @@ const (
 	InputsParked Kind = "inputs_parked"
 	// ServerAway: an inference server takes no connection, or fails one request after the other.
 	ServerAway Kind = "inference_server_away"
-	// CannotDecide: a decider of this process cannot go on, as one that meets an event of a newer version. It has given its lease back.
+	// CannotDecide: a decider of this process cannot go on, as one that meets an event of a newer
+	// version. It has given its lease back.
 	CannotDecide Kind = "cannot_decide"
 )
 
@@ -95,7 +99,8 @@ func (o Outage) Stops() bool {
 	return true
 }
 
-// HoldsUp is the oldest outage that keeps services from storing what they have done, its Kind "" where there is none.
+// HoldsUp is the oldest outage that keeps services from storing what they have done, its
+// Kind "" where there is none.
 func (m *Monitor) HoldsUp() Outage {
 	for _, o := range m.Outages() {
 		switch o.Kind {
@@ -135,7 +140,8 @@ type outages struct {
 	open map[outageKey]Outage
 }
 
-// set notes all outages of a kind that there are at this moment: new ones begin, and those that are missing have ended.
+// set notes all outages of a kind that there are at this moment: new ones begin, and those
+// that are missing have ended.
 func (b *outages) set(kind Kind, list ...Outage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,7 +161,8 @@ func (b *outages) set(kind Kind, list ...Outage) {
 		o.Do = cmp.Or(o.Do, advice[kind])
 		b.open[key] = o
 		b.began.WithLabelValues(string(kind)).Inc()
-		b.logger.Warn("outage began", "kind", kind, "of", o.Of, "since", o.Since.Format(time.RFC3339), "error", o.Reason, "do", o.Do)
+		b.logger.Warn("outage began", "kind", kind, "of", o.Of, "since", o.Since.Format(time.RFC3339),
+			"error", o.Reason, "do", o.Do)
 	}
 	for key, o := range b.open {
 		if key.kind != kind || found[key] {
@@ -203,9 +210,12 @@ func (b *outages) has(kind Kind) bool {
 func newOutages(l *slog.Logger, r prometheus.Registerer) (*outages, error) {
 	b := &outages{
 		logger: l, open: map[outageKey]Outage{},
-		began:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_outages_total", Help: "Outages of what the process depends on, by kind, that have begun."}, []string{"kind"}),
-		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_outage_seconds_total", Help: "Seconds that ended outages lasted, by kind."}, []string{"kind"}),
-		now:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_outages", Help: "Outages that go on, by kind."}, []string{"kind"}),
+		began: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_outages_total",
+			Help: "Outages of what the process depends on, by kind, that have begun."}, []string{"kind"}),
+		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_outage_seconds_total",
+			Help: "Seconds that ended outages lasted, by kind."}, []string{"kind"}),
+		now: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_outages",
+			Help: "Outages that go on, by kind."}, []string{"kind"}),
 	}
 	for _, c := range []prometheus.Collector{b.began, b.seconds, b.now} {
 		if r == nil {

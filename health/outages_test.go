@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestOutageSaysHowItIsNow: an outage that goes on began when it began, and says what is wrong at this moment.
+// TestOutageSaysHowItIsNow: an outage that goes on began when it began, and says what
+// is wrong at this moment.
 func TestOutageSaysHowItIsNow(t *testing.T) {
 	b, err := newOutages(slog.New(slog.DiscardHandler), nil)
 	if err != nil {
@@ -15,7 +16,8 @@ func TestOutageSaysHowItIsNow(t *testing.T) {
 	began := b.open[outageKey{ServerAway, "http://a"}]
 	b.set(ServerAway, Outage{Of: "http://a", Reason: "5 requests failed in a row"})
 	now := b.open[outageKey{ServerAway, "http://a"}]
-	if now.Reason != "5 requests failed in a row" || now.Since != began.Since || now.Do != began.Do || now.Kind != ServerAway {
+	if now.Reason != "5 requests failed in a row" || now.Since != began.Since || now.Do != began.Do ||
+		now.Kind != ServerAway {
 		t.Errorf("it is %+v, and began as %+v", now, began)
 	}
 }

@@ -17,7 +17,8 @@ type parkedInput struct {
 	err   error
 }
 
-// parkedFor is how long an input must wait until it is told of: most outages are shorter, and tried again once.
+// parkedFor is how long an input must wait until it is told of: most outages are
+// shorter, and tried again once.
 const parkedFor = 5 * time.Second
 
 // Parked notes that an input of a service waits for the end of an outage, until done is called.
@@ -54,7 +55,8 @@ func (m *Monitor) lookAtParked() {
 			}
 		}
 		if longest != nil && time.Since(longest.since) >= parkedFor {
-			found = append(found, Outage{Of: service, Since: longest.since, Reason: fmt.Sprintf("%d inputs wait, the first one for: %v", len(inputs), longest.err)})
+			found = append(found, Outage{Of: service, Since: longest.since,
+				Reason: fmt.Sprintf("%d inputs wait, the first one for: %v", len(inputs), longest.err)})
 		}
 	}
 	p.mu.Unlock()

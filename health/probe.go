@@ -16,7 +16,8 @@ type reply[T any] struct {
 	err   error
 }
 
-// ask gives the answer, or errSilent when the context ends first. A question that is still open is not asked a second time.
+// ask gives the answer, or errSilent when the context ends first. A question that is still open is
+// not asked a second time.
 func (p *probe[T]) ask(ctx context.Context, question func(context.Context) (T, error)) (T, error) {
 	if p.under != nil {
 		select {

@@ -10,15 +10,19 @@ import (
 	"time"
 )
 
-// How it is told that a process gets no processor. A process that works beside ten others on one processor is slow, and well; one beside fifty is not.
+// How it is told that a process gets no processor. A process that works beside ten others on one
+// processor is slow, and well; one beside fifty is not.
 const (
-	// wakeEvery is how often a process looks whether it gets a processor, and lately is how long that counts.
+	// wakeEvery is how often a process looks whether it gets a processor, and lately
+	// is how long that counts.
 	wakeEvery = time.Second
 	lately    = 10 * time.Second
-	// A process is starved whose timers were veryLate at least lateTimes lately. Once is a process, or a machine, that was stopped and goes on.
+	// A process is starved whose timers were veryLate at least lateTimes lately. Once is a process,
+	// or a machine, that was stopped and goes on.
 	veryLate  = time.Second
 	lateTimes = 2
-	// It is starved, too, whose threads waited for a processor longer than slowdown times what they ran, and at least leastWait.
+	// It is starved, too, whose threads waited for a processor longer than slowdown times what they
+	// ran, and at least leastWait.
 	slowdown  = 20
 	leastWait = lately / 2
 )
@@ -102,7 +106,8 @@ func (p *Processor) Starved() string {
 	}
 	switch {
 	case times >= lateTimes:
-		return fmt.Sprintf("%d timers of this process fired late within %s, by up to %s%s", times, lately, latest.Round(100*time.Millisecond), load())
+		return fmt.Sprintf("%d timers of this process fired late within %s, by up to %s%s", times, lately,
+			latest.Round(100*time.Millisecond), load())
 	case waits >= leastWait && waits > slowdown*ran:
 		return fmt.Sprintf("within %s this process waited for a processor for %s and had one for %s%s",
 			lately, waits.Round(time.Second/10), ran.Round(time.Millisecond), load())
@@ -110,7 +115,8 @@ func (p *Processor) Starved() string {
 	return ""
 }
 
-// lostTime reports whether the process got no processor since a moment, for so long that what was slow or silent meanwhile may be well.
+// lostTime reports whether the process got no processor since a moment, for so long that what was
+// slow or silent meanwhile may be well.
 func (p *Processor) lostTime(since time.Time) bool {
 	if p.Starved() != "" {
 		return true

@@ -35,7 +35,8 @@ func (p *planted) starve(looks int) {
 	}
 }
 
-// TestStarvedProcess: a process that waits for a processor for far longer than it has one is starved, and so is one whose timers fire late again and again. A busy machine, a process that has
+// TestStarvedProcess: a process that waits for a processor for far longer than it has one is
+// starved, and so is one whose timers fire late again and again. A busy machine, a process that has
 // nothing to do, and one that was stopped once are none.
 func TestStarvedProcess(t *testing.T) {
 	const ms = time.Millisecond
@@ -50,7 +51,8 @@ func TestStarvedProcess(t *testing.T) {
 		"no turn at all":              {0, 0, time.Second, 0, "and had one for 0s"},
 		"nothing to do beside ninety": {50 * ms, ms, 50 * ms, 0, ""},
 		"stopped for an hour":         {0, 100 * ms, 5 * ms, time.Hour, ""},
-		"timers that are late":        {1500 * ms, 100 * ms, 5 * ms, 0, "timers of this process fired late within 10s, by up to 1.5s"},
+		"timers that are late": {1500 * ms, 100 * ms, 5 * ms, 0,
+			"timers of this process fired late within 10s, by up to 1.5s"},
 		"timers that are nearly late": {999 * ms, 100 * ms, 5 * ms, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/health"
 )
 
-// TestServersOfAClusterAreAway: with one of three servers away the log is degraded, and works; with two away nobody leads it.
+// TestServersOfAClusterAreAway: with one of three servers away the log is degraded, and works; with
+// two away nobody leads it.
 func TestServersOfAClusterAreAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -24,7 +25,9 @@ func TestServersOfAClusterAreAway(t *testing.T) {
 	c.Stop(2)
 	w.eventually(health.LogDegraded, true)
 	for _, o := range w.monitor.Outages() {
-		if o.Kind == health.LogDegraded && (o.Of != events.CatalogueStream || !strings.Contains(o.Reason, "2 of 3 replicas are live, rondo-2 is away") || o.Stops()) {
+		if o.Kind == health.LogDegraded &&
+			(o.Of != events.CatalogueStream || !strings.Contains(o.Reason,
+				"2 of 3 replicas are live, rondo-2 is away") || o.Stops()) {
 			t.Errorf("a server is away: %s, and it stops the process: %v", o, o.Stops())
 		}
 	}

@@ -37,7 +37,10 @@ func (m *Monitor) wants(t *testing.T, when string, outages ...string) {
 	list := m.Outages()
 	for _, want := range outages {
 		kind, words, _ := strings.Cut(want, ": ")
-		if !slices.ContainsFunc(list, func(o Outage) bool { return string(o.Kind) == kind && strings.Contains(o.String(), words) }) {
+		if !slices.ContainsFunc(list, func(o Outage) bool {
+			return string(o.Kind) == kind &&
+				strings.Contains(o.String(), words)
+		}) {
 			t.Errorf("%s: %s is not known of %v", when, want, list)
 		}
 	}
@@ -54,7 +57,8 @@ func (m *Monitor) lookAtDisksNow(t *testing.T) {
 	m.lookAtDisks(state, err)
 }
 
-// TestSlowDiskIsNotFull: a disk that takes seconds for a write is slow, one that never ends it fails, and one without room is full. A process without a processor tells of none of the first.
+// TestSlowDiskIsNotFull: a disk that takes seconds for a write is slow, one that never ends it
+// fails, and one without room is full. A process without a processor tells of none of the first.
 func TestSlowDiskIsNotFull(t *testing.T) {
 	dir := t.TempDir()
 	const slow = "is not full"
@@ -65,18 +69,25 @@ func TestSlowDiskIsNotFull(t *testing.T) {
 		first   []string // outages after the first look
 		later   []string // and 40 s later
 	}{
-		"quick":               {takes: 5 * time.Millisecond},
-		"busy":                {takes: 900 * time.Millisecond},
-		"slow":                {takes: 2 * time.Second, first: []string{"disk_slow: took 2s"}, later: []string{"disk_slow: " + slow}},
-		"very slow":           {takes: 8 * time.Second, first: []string{"disk_slow: has not answered for 5s"}, later: []string{"disk_slow: " + slow}},
-		"hangs":               {takes: time.Hour, first: []string{"disk_slow: has not answered for 5s"}, later: []string{"disk_fails: has not answered for"}},
-		"full":                {fails: syscall.ENOSPC, first: []string{"disk_full: make room"}, later: []string{"disk_full: make room"}},
-		"over its quota":      {fails: syscall.EDQUOT, first: []string{"disk_full: make room"}, later: []string{"disk_full: make room"}},
-		"full and slow":       {takes: 2 * time.Second, fails: syscall.ENOSPC, first: []string{"disk_full", "disk_slow"}, later: []string{"disk_full", "disk_slow"}},
+		"quick": {takes: 5 * time.Millisecond},
+		"busy":  {takes: 900 * time.Millisecond},
+		"slow": {takes: 2 * time.Second, first: []string{"disk_slow: took 2s"},
+			later: []string{"disk_slow: " + slow}},
+		"very slow": {takes: 8 * time.Second, first: []string{"disk_slow: has not answered for 5s"},
+			later: []string{"disk_slow: " + slow}},
+		"hangs": {takes: time.Hour, first: []string{"disk_slow: has not answered for 5s"},
+			later: []string{"disk_fails: has not answered for"}},
+		"full": {fails: syscall.ENOSPC, first: []string{"disk_full: make room"},
+			later: []string{"disk_full: make room"}},
+		"over its quota": {fails: syscall.EDQUOT, first: []string{"disk_full: make room"},
+			later: []string{"disk_full: make room"}},
+		"full and slow": {takes: 2 * time.Second, fails: syscall.ENOSPC,
+			first: []string{"disk_full", "disk_slow"}, later: []string{"disk_full", "disk_slow"}},
 		"broken":              {fails: syscall.EIO, first: []string{"disk_fails"}, later: []string{"disk_fails"}},
 		"starved":             {takes: 2 * time.Second, starved: true},
 		"starved and hanging": {takes: time.Hour, starved: true, later: []string{"disk_fails"}},
-		"starved and full":    {fails: syscall.ENOSPC, starved: true, first: []string{"disk_full"}, later: []string{"disk_full"}},
+		"starved and full": {fails: syscall.ENOSPC, starved: true, first: []string{"disk_full"},
+			later: []string{"disk_full"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -128,7 +139,8 @@ func TestSlowDiskIsNotFull(t *testing.T) {
 	}
 }
 
-// TestSilentServer: where no server tells that a write has failed, appends without an answer may be slow. The server of this process would tell.
+// TestSilentServer: where no server tells that a write has failed, appends without an answer may be
+// slow. The server of this process would tell.
 func TestSilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own, told := &embedded.Server{}, refusals{told: true}
@@ -145,12 +157,16 @@ func TestSilentServer(t *testing.T) {
 		}{
 			{own, told, time.Minute, false, nil},
 			{nil, told, 9 * time.Second, false, nil},
-			{nil, told, 11 * time.Second, false, []string{"log_refuses_writes: tells of no write that failed: its disk is very slow"}},
-			{nil, refusals{}, 11 * time.Second, false, []string{"log_refuses_writes: its disk is full, broken or very slow (name the server's monitoring port"}},
+			{nil, told, 11 * time.Second, false,
+				[]string{"log_refuses_writes: tells of no write that failed: its disk is very slow"}},
+			{nil, refusals{}, 11 * time.Second, false,
+				[]string{"log_refuses_writes: its disk is full, broken or very slow (name the server's monitoring port"}},
 			{nil, refusals{}, 11 * time.Second, true, nil},
 			{nil, refusals{}, 31 * time.Second, true, []string{"log_refuses_writes: very slow"}},
-			{nil, failed("write 1.blk: no space left on device"), 0, false, []string{"log_refuses_writes: (make room on the disk of the NATS server and restart the server"}},
-			{nil, failed("write 1.blk: input/output error"), 0, false, []string{"log_refuses_writes: which need not be full and restart the server"}},
+			{nil, failed("write 1.blk: no space left on device"), 0, false,
+				[]string{"log_refuses_writes: (make room on the disk of the NATS server and restart the server"}},
+			{nil, failed("write 1.blk: input/output error"), 0, false,
+				[]string{"log_refuses_writes: which need not be full and restart the server"}},
 		} {
 			m, _ := blind(t, Options{Server: c.server})
 			sent := time.Now().Add(-c.waiting)
@@ -158,17 +174,21 @@ func TestSilentServer(t *testing.T) {
 			m.wants(t, fmt.Sprintf("%+v", c), c.want...)
 		}
 		for reason, full := range map[string]bool{
-			"no space left on device": true, "disk quota exceeded": true, "insufficient storage resources available": true, "input/output error": false, "read-only file system": false,
+			"no space left on device": true, "disk quota exceeded": true,
+			"insufficient storage resources available": true, "input/output error": false,
+			"read-only file system":         false,
 			"the embedded log does not run": false,
 		} {
-			if o := Refused([]embedded.Refusal{{Reason: reason}}, true)[0]; strings.Contains(o.Do, "make room") != full || strings.Contains(o.Do, "restart") {
+			if o := Refused([]embedded.Refusal{{Reason: reason}},
+				true)[0]; strings.Contains(o.Do, "make room") != full || strings.Contains(o.Do, "restart") {
 				t.Errorf("%s: %s", reason, o.Do)
 			}
 		}
 	})
 }
 
-// TestSilenceToAStarvedProcess: a process that gets no processor does not say of log and store that they are silent, until that lasts. What they answer counts.
+// TestSilenceToAStarvedProcess: a process that gets no processor does not say of log and store that
+// they are silent, until that lasts. What they answer counts.
 func TestSilenceToAStarvedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := blind(t, Options{})
@@ -213,10 +233,14 @@ func TestSlowAppends(t *testing.T) {
 		before func(*Monitor, *planted)
 		want   []string
 	}{
-		"by themselves":           {nil, func(*Monitor, *planted) {}, []string{"appends_slow: the processors and the network of the log's server"}},
-		"on a slow disk":          {&embedded.Server{}, func(m *Monitor, _ *planted) { m.outages.set(DiskSlow, Outage{}) }, []string{"disk_slow"}},
-		"beside a slow disk":      {nil, func(m *Monitor, _ *planted) { m.outages.set(DiskSlow, Outage{}) }, []string{"disk_slow", "appends_slow"}},
-		"to a starved process":    {nil, func(m *Monitor, p *planted) { p.starve(5); m.lookAtProcessor() }, []string{"machine_starved: more processors"}},
+		"by themselves": {nil, func(*Monitor, *planted) {},
+			[]string{"appends_slow: the processors and the network of the log's server"}},
+		"on a slow disk": {&embedded.Server{},
+			func(m *Monitor, _ *planted) { m.outages.set(DiskSlow, Outage{}) }, []string{"disk_slow"}},
+		"beside a slow disk": {nil, func(m *Monitor, _ *planted) { m.outages.set(DiskSlow, Outage{}) },
+			[]string{"disk_slow", "appends_slow"}},
+		"to a starved process": {nil, func(m *Monitor, p *planted) { p.starve(5); m.lookAtProcessor() },
+			[]string{"machine_starved: more processors"}},
 		"in a process just woken": {nil, func(_ *Monitor, p *planted) { p.look(time.Minute, 0, 0) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -71,7 +71,8 @@ func TestDiskWithoutInodes(t *testing.T) {
 	w.once(health.DiskFull, 1)
 }
 
-// TestDiskThatTakesNothing: a disk that has become read-only is an outage of its own, and leaves nothing behind when it is written to.
+// TestDiskThatTakesNothing: a disk that has become read-only is an outage of its own, and leaves
+// nothing behind when it is written to.
 func TestDiskThatTakesNothing(t *testing.T) {
 	t.Parallel()
 	dir := smalldisk.Mount(t, "50m")
@@ -94,7 +95,8 @@ func TestDiskThatTakesNothing(t *testing.T) {
 	}
 }
 
-// TestParkedInputs: inputs that wait are told of by their service, with what they wait for, and stop no process.
+// TestParkedInputs: inputs that wait are told of by their service, with what they wait
+// for, and stop no process.
 func TestParkedInputs(t *testing.T) {
 	t.Parallel()
 	w := watch(t, health.Options{}, natstest.Connect(t, natstest.Server(t)), natstest.Store(t))
@@ -102,7 +104,8 @@ func TestParkedInputs(t *testing.T) {
 	second := w.monitor.Parked("scorer", errors.New("another"))
 	w.eventually(health.InputsParked, true)
 	outages := w.monitor.Outages()
-	if len(outages) != 1 || outages[0].Of != "scorer" || !strings.Contains(outages[0].Reason, "2 inputs wait") || !strings.Contains(outages[0].Reason, "503 Slow Down") || outages[0].Stops() {
+	if len(outages) != 1 || outages[0].Of != "scorer" || !strings.Contains(outages[0].Reason, "2 inputs wait") ||
+		!strings.Contains(outages[0].Reason, "503 Slow Down") || outages[0].Stops() {
 		t.Errorf("outages %+v", outages)
 	}
 	first()

@@ -16,7 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/inference/memory"
 )
 
-// TestAnswersAreHeldToTheirMemory: however many servers answer with as much as they can, the process stays below what is stated.
+// TestAnswersAreHeldToTheirMemory: however many servers answer with as much as they can, the
+// process stays below what is stated.
 func TestAnswersAreHeldToTheirMemory(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(10)) // what is garbage is not what is measured
 	list := func(element string, size int) string {
@@ -31,7 +32,8 @@ func TestAnswersAreHeldToTheirMemory(t *testing.T) {
 		`{"choices":[{"token_ids":` + list(`1`, large) + `}]}`,
 		`{"choices":[{"message":{"content":"` + strings.Repeat("x", large) + `"}}]}`,
 		`{"choices":[{"message":{"content":"` + strings.Repeat("x", 60<<20) + `"}}]}`,
-		strings.Repeat(`data: {"choices":[{"delta":{"content":"`+strings.Repeat("x", 1000)+`"}}]}`+"\n\n", large/1000) + `data: {"choices":[{"finish_reason":"stop"}]}`,
+		strings.Repeat(`data: {"choices":[{"delta":{"content":"`+strings.Repeat("x", 1000)+`"}}]}`+"\n\n", large/1000) +
+			`data: {"choices":[{"finish_reason":"stop"}]}`,
 		`data: {"choices":[{"finish_reason":"stop","token_ids":` + list(`1`, large) + `}]}`,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,9 +100,11 @@ func TestAnswersAreAsLongAsWhatWasAskedFor(t *testing.T) {
 	for _, c := range []struct {
 		tokens, size int
 		good         bool
-	}{{100, leastResponse, true}, {100, leastResponse + 300*perToken, false}, {1000, leastResponse + 300*perToken, true}, {0, 2 * leastResponse, true}} {
+	}{{100, leastResponse, true}, {100, leastResponse + 300*perToken, false},
+		{1000, leastResponse + 300*perToken, true}, {0, 2 * leastResponse, true}} {
 		size = c.size
-		got, err := (&Client{HTTP: http.DefaultClient, MaxTokens: c.tokens}).Complete(t.Context(), server.URL, Request{})
+		got, err := (&Client{HTTP: http.DefaultClient, MaxTokens: c.tokens}).Complete(t.Context(), server.URL,
+			Request{})
 		got.Done()
 		if (err == nil) != c.good || err != nil && !strings.Contains(err.Error(), "answered more than") {
 			t.Errorf("asked for %d tokens, an answer of %d bytes: %v", c.tokens, c.size, err)
@@ -108,9 +112,11 @@ func TestAnswersAreAsLongAsWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// TestSlowAnswer: a server that has begun to answer is given up when it is silent for too long, and one that sends byte after byte is not.
+// TestSlowAnswer: a server that has begun to answer is given up when it is silent for too long, and
+// one that sends byte after byte is not.
 func TestSlowAnswer(t *testing.T) {
-	for name, c := range map[string]struct{ wait, ends time.Duration }{"nothing": {0, bodyTime}, "a byte a minute": {time.Minute, 0}} {
+	for name, c := range map[string]struct{ wait, ends time.Duration }{"nothing": {0, bodyTime},
+		"a byte a minute": {time.Minute, 0}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stopped := make(chan struct{})
@@ -132,7 +138,8 @@ func TestSlowAnswer(t *testing.T) {
 	}
 }
 
-// trickle is a body that sends a byte in each wait until it is stopped; without a wait it sends none.
+// trickle is a body that sends a byte in each wait until it is stopped;
+// without a wait it sends none.
 type trickle struct {
 	stopped <-chan struct{}
 	wait    time.Duration

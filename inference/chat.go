@@ -1,4 +1,5 @@
-// Package inference speaks with OpenAI-compatible inference servers, and reads from their answers exactly which tokens were sampled.
+// Package inference speaks with OpenAI-compatible inference servers, and reads from their answers
+// exactly which tokens were sampled.
 package inference
 
 import (
@@ -11,18 +12,19 @@ import (
 	"github.com/rondo-rl/rondo/inference/memory"
 )
 
-// The wire format is OpenAI's chat completions with the fields that inference servers add for training: token ids,
-// log-probabilities and the weights' version.
+// The wire format is OpenAI's chat completions with the fields that inference servers add for
+// training: token ids, log-probabilities and the weights' version.
 //
-// vLLM (0.10.2 and later) takes return_token_ids, and answers with prompt_token_ids beside the choices, token_ids in
-// each choice, and the log-probabilities where OpenAI has them, in logprobs.content.
+// vLLM (0.10.2 and later) takes return_token_ids, and answers with prompt_token_ids
+// beside the choices, token_ids in each choice, and the log-probabilities where OpenAI
+// has them, in logprobs.content.
 //
-// SGLang (0.5.13 and later) takes return_prompt_token_ids and return_meta_info, and answers with prompt_token_ids and
-// meta_info.output_token_logprobs in each choice; newer versions know return_token_ids too. The weights' version
-// stands in meta_info and in metadata.
+// SGLang (0.5.13 and later) takes return_prompt_token_ids and return_meta_info, and answers with
+// prompt_token_ids and meta_info.output_token_logprobs in each choice; newer versions know
+// return_token_ids too. The weights' version stands in meta_info and in metadata.
 //
-// Both say which weights sampled which tokens: vLLM 0.33 takes return_weight_versions, and answers with weight_versions in each choice; SGLang has
-// them in meta_info, where there were several.
+// Both say which weights sampled which tokens: vLLM 0.33 takes return_weight_versions, and answers
+// with weight_versions in each choice; SGLang has them in meta_info, where there were several.
 
 // Request asks for one turn.
 type Request struct {
@@ -30,9 +32,10 @@ type Request struct {
 	Messages []Message `json:"messages"`
 	Tools    []Tool    `json:"tools,omitempty"`
 	Sample
-	Seed                 *int64 `json:"seed,omitempty"`
-	Logprobs             bool   `json:"logprobs"`
-	TopLogprobs          int    `json:"top_logprobs"` // 0 is said, too: newer vLLM gives no log-probabilities without it
+	Seed     *int64 `json:"seed,omitempty"`
+	Logprobs bool   `json:"logprobs"`
+	// 0 is said, too: newer vLLM gives no log-probabilities without it
+	TopLogprobs          int    `json:"top_logprobs"`
 	ToolChoice           string `json:"tool_choice,omitempty"`
 	ReturnTokenIDs       bool   `json:"return_token_ids"`
 	ReturnPromptTokenIDs bool   `json:"return_prompt_token_ids"`
@@ -44,9 +47,11 @@ type Request struct {
 	AddGenerationPrompt *bool `json:"add_generation_prompt,omitempty"`
 	// Extra are further fields, those of a run's extra_body.
 	Extra map[string]any `json:"-"`
-	// Columns are what is asked for beside tokens, which each engine calls something else; nil is nothing.
+	// Columns are what is asked for beside tokens, which each engine calls
+	// something else; nil is nothing.
 	Columns *runfile.TokenColumns `json:"-"`
-	// Written are the first so many Messages as AppendMessages writes them, where the caller has kept that: it is sent in their place. Whoever changes Messages leaves it out.
+	// Written are the first so many Messages as AppendMessages writes them, where the caller has
+	// kept that: it is sent in their place. Whoever changes Messages leaves it out.
 	Written Written `json:"-"`
 }
 
@@ -84,7 +89,8 @@ type ToolCall struct {
 // Function is what is called.
 type Function struct {
 	Name string `json:"name"`
-	// Arguments are JSON text in requests. Models write what they like, and servers pass on a text or an object.
+	// Arguments are JSON text in requests. Models write what they like, and servers
+	// pass on a text or an object.
 	Arguments Arguments `json:"arguments"`
 }
 
@@ -103,11 +109,12 @@ func (a *Arguments) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ForServer is the text as servers accept it in a conversation: they read it before they render it, and answer 400
-// to all but a JSON object.
+// ForServer is the text as servers accept it in a conversation: they read it before they render it,
+// and answer 400 to all but a JSON object.
 func (a Arguments) ForServer() Arguments {
 	text := strings.TrimLeft(string(a), " \t\r\n")
-	if strings.HasPrefix(text, "{") && json.Valid([]byte(text)) { // each call of a conversation is looked at in each of its turns
+	// each call of a conversation is looked at in each of its turns
+	if strings.HasPrefix(text, "{") && json.Valid([]byte(text)) {
 		return a
 	}
 	if strings.TrimSpace(text) == "" {
@@ -139,21 +146,24 @@ type Description struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Parameters  json.RawMessage `json:"parameters"`
-	// Strict: the server is to hold the arguments to the schema while it samples; nil leaves that to it.
+	// Strict: the server is to hold the arguments to the schema while it
+	// samples; nil leaves that to it.
 	Strict *bool `json:"strict,omitempty"`
 }
 
 // Response is an answer.
 type Response struct {
-	sent           time.Time     // when it was asked for
-	took           time.Duration // until it was there
-	asked          int           // bytes of the request
-	share          *memory.Share
-	parts          int // requests that sampled it, where they are counted
-	recorded       int // tokens of it that were recorded before it was asked for
-	beside         *tokenColumns
-	streamed       bool     // it came as a stream
-	unmeasured     bool     // the server has said that some of its tokens have no log-probability, or has left out their ids
+	sent     time.Time     // when it was asked for
+	took     time.Duration // until it was there
+	asked    int           // bytes of the request
+	share    *memory.Share
+	parts    int // requests that sampled it, where they are counted
+	recorded int // tokens of it that were recorded before it was asked for
+	beside   *tokenColumns
+	streamed bool // it came as a stream
+	// the server has said that some of its tokens have no log-probability,
+	// or has left out their ids
+	unmeasured     bool
 	lifted         []int32  // ids of the prompt that were read as digits alone, so that none is below 0
 	PromptTokenIDs tokenIDs `json:"prompt_token_ids"`
 	Choices        choices  `json:"choices"`
@@ -202,13 +212,15 @@ func (r *Response) Streamed() bool { return r.streamed }
 // Recorded is how many tokens of the answer, the first ones, were recorded before it was asked for.
 func (r *Response) Recorded() int { return r.recorded }
 
-// timed notes when the request was sent, and how long the server took. The wait for memory in this process is not the server's time; before is how long the share had
+// timed notes when the request was sent, and how long the server took. The wait for
+// memory in this process is not the server's time; before is how long the share had
 // waited when the request was sent.
 func (r *Response) timed(sent time.Time, share *memory.Share, before time.Duration) {
 	r.sent, r.took = sent, time.Since(sent)-(share.Waited()-before)
 }
 
-// Done says that the answer is of no more use, so that its memory is given to others. It may be called twice, and for no answer.
+// Done says that the answer is of no more use, so that its memory is given to others. It may be
+// called twice, and for no answer.
 func (r *Response) Done() {
 	if r != nil {
 		r.share.End()

@@ -12,8 +12,10 @@ import (
 	"github.com/rondo-rl/rondo/inference/memory"
 )
 
-// A chat's answer can come as a stream, too. Each chunk of it has what there is more of the message, of its tokens and of their log-probabilities. They are joined to the body that the server
-// would have answered with as a whole, which is then read as any other is. Text and thoughts are told while they come. Calls are not: the end decides whether they count.
+// A chat's answer can come as a stream, too. Each chunk of it has what there is more of the
+// message, of its tokens and of their log-probabilities. They are joined to the body that the
+// server would have answered with as a whole, which is then read as any other is. Text and thoughts
+// are told while they come. Calls are not: the end decides whether they count.
 
 // Delta is what there is more of an answer under way.
 type Delta struct {
@@ -25,7 +27,8 @@ type Delta struct {
 // asStream asks for a stream, with the usage at its end, behind the other fields of a request.
 const asStream = `,"stream":true,"stream_options":{"include_usage":true}}`
 
-// errUnjoined: a server streams in a way that cannot be joined without a guess. It is asked for whole answers.
+// errUnjoined: a server streams in a way that cannot be joined without a guess. It is
+// asked for whole answers.
 var errUnjoined = errors.New("a chunk of the stream cannot be joined to those before it")
 
 // chunk is an event of a chat's stream: what Response reads of an answer, in parts.
@@ -128,7 +131,8 @@ func (c *chunks) event(ctx context.Context, url, key string, data []byte, share 
 			failure = malformed(url, err)
 		}
 	}
-	if more := perKept*(c.kept-before) - grown; more > 0 { // bytes that are no text have become characters, which are longer
+	// bytes that are no text have become characters, which are longer
+	if more := perKept*(c.kept-before) - grown; more > 0 {
 		if err := share.Grow(ctx, more); err != nil {
 			return unread(ctx, url, err)
 		}
@@ -142,12 +146,14 @@ func (c *chunks) event(ctx context.Context, url, key string, data []byte, share 
 	return failure
 }
 
-// perKept is what a byte costs that is kept of a stream: buffers have room for more, and what is told waits for a client that reads.
+// perKept is what a byte costs that is kept of a stream: buffers have room for more, and what is
+// told waits for a client that reads.
 const perKept = 3
 
 func (c *chunks) ended() bool { return c.word != "" || c.all }
 
-// complete is the end of an answer, too, of a server that has no word for why it ended. One that says nothing is none.
+// complete is the end of an answer, too, of a server that has no word for why it ended. One
+// that says nothing is none.
 func (c *chunks) complete() bool {
 	c.all = c.content.Len()+c.reasoning.Len()+c.reasoningText.Len()+len(c.calls) > 0
 	return c.ended()
@@ -156,7 +162,8 @@ func (c *chunks) complete() bool {
 // take joins a chunk to those before it.
 func (c *chunks) take(part *chunk) (said Delta, err error) {
 	for _, f := range []struct{ kept, more *json.RawMessage }{
-		{&c.fields.PromptTokenIDs, &part.PromptTokenIDs}, {&c.fields.Usage, &part.Usage}, {&c.fields.WeightVersion, &part.WeightVersion},
+		{&c.fields.PromptTokenIDs, &part.PromptTokenIDs}, {&c.fields.Usage, &part.Usage},
+		{&c.fields.WeightVersion, &part.WeightVersion},
 		{&c.fields.Metadata, &part.Metadata}, {&c.fields.SGLExt, &part.SGLExt},
 	} {
 		c.replace(f.kept, *f.more)
@@ -176,7 +183,8 @@ func (c *chunks) take(part *chunk) (said Delta, err error) {
 		}
 	}
 	for _, f := range []struct{ kept, more *json.RawMessage }{
-		{&c.choice.StopReason, &more.StopReason}, {&c.choice.PromptTokenIDs, &more.PromptTokenIDs}, {&c.choice.WeightVersions, &more.WeightVersions},
+		{&c.choice.StopReason, &more.StopReason}, {&c.choice.PromptTokenIDs, &more.PromptTokenIDs},
+		{&c.choice.WeightVersions, &more.WeightVersions},
 		{&c.choice.RoutedExperts, &more.RoutedExperts}, {&c.choice.MetaInfo, &more.MetaInfo},
 	} {
 		c.replace(f.kept, *f.more)
@@ -252,7 +260,8 @@ func (c *chunks) join(list *rawList, more json.RawMessage) error {
 
 // say joins what there is more of the message. Thoughts stand in one of two fields, or in both.
 func (c *chunks) say(d *chunkDelta) (said Delta, err error) {
-	for name, raw := range map[string]json.RawMessage{"function_call": d.FunctionCall, fieldThinkingBlocks: d.ThinkingBlocks, fieldReasoningDetails: d.ReasoningDetails} {
+	for name, raw := range map[string]json.RawMessage{"function_call": d.FunctionCall,
+		fieldThinkingBlocks: d.ThinkingBlocks, fieldReasoningDetails: d.ReasoningDetails} {
 		if !isNull(raw) && string(raw) != "[]" {
 			return said, fmt.Errorf("%w: %s", errUnjoined, name)
 		}
@@ -264,7 +273,8 @@ func (c *chunks) say(d *chunkDelta) (said Delta, err error) {
 		said *string
 		text string
 	}{
-		{fieldContent, d.Content, &c.content, &said.Content, ""}, {fieldReasoningContent, d.ReasoningContent, &c.reasoningText, &said.Reasoning, ""},
+		{fieldContent, d.Content, &c.content, &said.Content, ""},
+		{fieldReasoningContent, d.ReasoningContent, &c.reasoningText, &said.Reasoning, ""},
 		{fieldReasoning, d.Reasoning, &c.reasoning, &said.Reasoning, ""},
 	}
 	for i, f := range texts {
@@ -300,7 +310,8 @@ func (c *chunks) say(d *chunkDelta) (said Delta, err error) {
 	return said, nil
 }
 
-// call joins a part of a call. Those that are more than a turn may have are not kept: one too many says it.
+// call joins a part of a call. Those that are more than a turn may have are not
+// kept: one too many says it.
 func (c *chunks) call(part callPart) error {
 	if part.Index != nil && *part.Index >= len(c.calls) && len(c.calls) > MaxToolCalls {
 		return nil
@@ -346,7 +357,8 @@ func (c *chunks) call(part callPart) error {
 func (c *chunks) whole(ctx context.Context, url string, share *memory.Share) ([]byte, *Failure) {
 	if c.reasoning.Len() > 0 && c.reasoningText.Len() > 0 && c.reasoning.String() != c.reasoningText.String() {
 		c.unjoined = true
-		return nil, malformed(url, fmt.Errorf("%w: %s and %s differ", errUnjoined, fieldReasoning, fieldReasoningContent))
+		return nil, malformed(url, fmt.Errorf("%w: %s and %s differ", errUnjoined,
+			fieldReasoning, fieldReasoningContent))
 	}
 	type message struct {
 		Role             string     `json:"role"`
@@ -365,12 +377,14 @@ func (c *chunks) whole(ctx context.Context, url string, share *memory.Share) ([]
 		Message  message         `json:"message"`
 	}
 	said := choice{choiceFields: c.choice, TokenIDs: c.tokenIDs.json()}
-	said.Message = message{Role: roleAssistant, Content: c.content.String(), Reasoning: c.reasoning.String(), ReasoningContent: c.reasoningText.String()}
+	said.Message = message{Role: roleAssistant, Content: c.content.String(), Reasoning: c.reasoning.String(),
+		ReasoningContent: c.reasoningText.String()}
 	if content := c.logprobs.json(); content != nil {
 		said.Logprobs = &logprobs{content}
 	}
 	for _, call := range c.calls {
-		said.Message.ToolCalls = append(said.Message.ToolCalls, ToolCall{ID: call.id, Type: "function", Function: Function{call.name, Arguments(call.arguments)}})
+		said.Message.ToolCalls = append(said.Message.ToolCalls,
+			ToolCall{ID: call.id, Type: "function", Function: Function{call.name, Arguments(call.arguments)}})
 	}
 	text, err := Encode(struct {
 		chunkFields
@@ -397,8 +411,10 @@ func (l rawList) json() json.RawMessage {
 
 func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
 
-// followed asks for an answer as a stream. again reports that the server does not stream, or not so that it can be read: nothing was told, so that it may be asked for the whole answer.
-func (c *Client) followed(ctx context.Context, url string, text body, answer *Response, share *memory.Share) (again bool, err error) {
+// followed asks for an answer as a stream. again reports that the server does not stream, or not so
+// that it can be read: nothing was told, so that it may be asked for the whole answer.
+func (c *Client) followed(ctx context.Context, url string, text body, answer *Response,
+	share *memory.Share) (again bool, err error) {
 	s := chunks{answer: answer, follow: c.Follow}
 	last := len(text) - 1
 	asking := append(append(body{}, text[:last]...), bytes.TrimSuffix(text[last], []byte("}")), []byte(asStream))

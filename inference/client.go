@@ -23,19 +23,21 @@ import (
 
 // Bounds of an answer, in bytes.
 const (
-	// maxResponse is the largest text; of some 300,000 tokens with ids and log-probabilities the memory is spent before.
+	// maxResponse is the largest text; of some 300,000 tokens with ids and log-probabilities
+	// the memory is spent before.
 	maxResponse = 64 << 20
-	// leastResponse is what a server may always answer, and perToken how much more for each token that it was asked for and perByte for
-	// each byte of the request, whose ids come back.
+	// leastResponse is what a server may always answer, and perToken how much more for each token
+	// that it was asked for and perByte for each byte of the request, whose ids come back.
 	leastResponse = 4 << 20
 	perToken      = 1 << 10
 	perByte       = 16
-	// repeating is how much larger a stream may be that has all of the answer so far in each event: of mostEvents events, the average one has half of it, in some 60 bytes a token.
+	// repeating is how much larger a stream may be that has all of the answer so far in each event:
+	// of mostEvents events, the average one has half of it, in some 60 bytes a token.
 	repeating = 4
 )
 
-// The memory of all answers of this process that are read or in use, in bytes, and that of one: the text and the values in it, of which
-// each costs perValue at most.
+// The memory of all answers of this process that are read or in use, in bytes, and that of one: the
+// text and the values in it, of which each costs perValue at most.
 const (
 	AnswersMemory = 320 << 20
 	answerMemory  = 160 << 20
@@ -45,7 +47,8 @@ const (
 // answers is the budget of the process, whichever service asks.
 var answers = memory.New(AnswersMemory, answerMemory)
 
-// bodyTime is how long a server may be silent within an answer that is no stream, where the caller does not say.
+// bodyTime is how long a server may be silent within an answer that is no stream, where
+// the caller does not say.
 const bodyTime = runfile.DefaultBetweenBytes
 
 // timeLimit is a limit of a run's turns that struck.
@@ -54,14 +57,18 @@ type timeLimit struct {
 	after time.Duration
 }
 
-// TimeLimit is the error of a turn that has taken longer than one of the keys of limits.turn_timeout allows.
+// TimeLimit is the error of a turn that has taken longer than one of the keys of
+// limits.turn_timeout allows.
 func TimeLimit(key string, after time.Duration) error { return &timeLimit{key, after} }
 
 func (l *timeLimit) Error() string {
 	said := map[string]string{
-		"first_byte": "no answer of the inference server began", "between_bytes": "the inference server sent nothing more of an answer", "whole": "no whole answer of the inference server came",
+		"first_byte":    "no answer of the inference server began",
+		"between_bytes": "the inference server sent nothing more of an answer",
+		"whole":         "no whole answer of the inference server came",
 	}[l.key]
-	return fmt.Sprintf("%s within %s, which is limits.turn_timeout.%s of the run: raise it if the server needs longer, or lower sampling.max_tokens", said, l.after, l.key)
+	return fmt.Sprintf("%s within %s, which is limits.turn_timeout.%s of the run: raise it if the server needs longer, or lower sampling.max_tokens",
+		said, l.after, l.key)
 }
 
 // struck is the limit that ended a context, or else the error.
@@ -94,13 +101,16 @@ type Failure struct {
 	Throttled bool
 	// Away: nobody was there to take the request, as while a server starts again.
 	Away bool
-	// Aborted: the server took the request and gave it up half way, as one does that takes up new weights. It is also Throttled: no try has failed.
+	// Aborted: the server took the request and gave it up half way, as one does that takes up new
+	// weights. It is also Throttled: no try has failed.
 	Aborted bool
 	// Overflow is set where prompt and answer are longer together than the server's context.
 	Overflow *Overflow
-	// Refusal is why the server refuses what it was asked, one of the Refusal constants; "" where it does not say that the request is wrong.
+	// Refusal is why the server refuses what it was asked, one of the Refusal constants; "" where
+	// it does not say that the request is wrong.
 	Refusal string
-	// OnlyOpenAI: the server refused fields that OpenAI's own API does not have; WithoutExtras is a request that it may take.
+	// OnlyOpenAI: the server refused fields that OpenAI's own API does not have; WithoutExtras is a
+	// request that it may take.
 	OnlyOpenAI bool
 	Err        error
 
@@ -122,21 +132,27 @@ func (f *Failure) Unwrap() error { return f.Err }
 type Client struct {
 	HTTP   *http.Client
 	APIKey string
-	// MaxTokens is how many tokens are asked for, by which the size of an answer is bounded; 0: as many as any model gives.
+	// MaxTokens is how many tokens are asked for, by which the size of an answer is bounded; 0: as
+	// many as any model gives.
 	MaxTokens int
 	// Beside is how many bytes more an answer may have, for token columns.
 	Beside int64
-	// FirstByte bounds the time from a request to the header of its answer, which servers that do not stream send when they have sampled all of it; 0 does not. BetweenBytes bounds
-	// the silence within an answer; 0 is two minutes, and none within a stream, where a server may pause. The context bounds the whole.
+	// FirstByte bounds the time from a request to the header of its answer, which servers that do
+	// not stream send when they have sampled all of it; 0 does not. BetweenBytes bounds the silence
+	// within an answer; 0 is two minutes, and none within a stream, where a server may pause. The
+	// context bounds the whole.
 	FirstByte, BetweenBytes time.Duration
-	// Follow is told what a chat's answer says while it comes, from a server that streams; nil asks for the whole answer.
+	// Follow is told what a chat's answer says while it comes, from a server that streams; nil
+	// asks for the whole answer.
 	Follow func(Delta)
-	// Unstreamed says behind a Complete that the server does not stream, or in a way that cannot be read: it is to be asked for whole answers.
+	// Unstreamed says behind a Complete that the server does not stream, or in a way that cannot be
+	// read: it is to be asked for whole answers.
 	Unstreamed bool
 }
 
-// Complete asks for one turn; request is a Request, or what else is one in JSON. Its error is a *Failure that does not tell the key, whatever the server answered.
-// The caller calls Done when the answer is of no more use to it: until then it counts against the memory that all answers share.
+// Complete asks for one turn; request is a Request, or what else is one in JSON. Its error is a
+// *Failure that does not tell the key, whatever the server answered. The caller calls Done when the
+// answer is of no more use to it: until then it counts against the memory that all answers share.
 func (c *Client) Complete(ctx context.Context, endpoint string, request any) (*Response, error) {
 	var answer Response
 	share := answers.Share(endpoint)
@@ -163,7 +179,8 @@ func (c *Client) Complete(ctx context.Context, endpoint string, request any) (*R
 	return &answer, nil
 }
 
-// ask posts a request and reads the answer. Its error is a *Failure that does not tell the key, unless the request is none in JSON.
+// ask posts a request and reads the answer. Its error is a *Failure that does not tell the key,
+// unless the request is none in JSON.
 func (c *Client) ask(ctx context.Context, url string, request, answer any, share *memory.Share) error {
 	body, err := bodyOf(request)
 	if err != nil {
@@ -206,7 +223,8 @@ func (b body) reader() io.Reader {
 	return io.MultiReader(parts...)
 }
 
-// post makes an HTTP request that can be sent a second time, as HTTP's client does where a connection was closed before.
+// post makes an HTTP request that can be sent a second time, as HTTP's client does where a
+// connection was closed before.
 func (b body) post(ctx context.Context, url string) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, b.reader())
 	if err != nil {
@@ -218,7 +236,8 @@ func (b body) post(ctx context.Context, url string) (*http.Request, error) {
 	return req, nil
 }
 
-// Encode writes JSON with its texts as they are: written for HTML, a text of angle brackets is six times as long.
+// Encode writes JSON with its texts as they are: written for HTML, a text of angle
+// brackets is six times as long.
 func Encode(request any) ([]byte, error) {
 	if r, ok := request.(Request); ok { // the encoder would read what its method wrote, and write it again
 		return r.MarshalJSON()
@@ -303,7 +322,8 @@ func (c *Client) most(request int) int64 {
 	return min(maxResponse, c.mostStreamed(request)+c.Beside)
 }
 
-// mostStreamed is the size of the largest answer that comes as a stream, of which no more than an event is kept as text.
+// mostStreamed is the size of the largest answer that comes as a stream, of which no more than
+// an event is kept as text.
 func (c *Client) mostStreamed(request int) int64 {
 	if c.MaxTokens <= 0 {
 		return maxResponse
@@ -315,7 +335,8 @@ func (c *Client) mostStreamed(request int) int64 {
 var byteOrderMark = []byte("\ufeff")
 
 // read reads an answer, and has the memory for its text before it takes it.
-func (c *Client) read(ctx context.Context, url string, body io.Reader, length, most int64, answer any, share *memory.Share) *Failure {
+func (c *Client) read(ctx context.Context, url string, body io.Reader, length, most int64, answer any,
+	share *memory.Share) *Failure {
 	text, err := share.Read(ctx, body, length, most)
 	switch {
 	case errors.Is(err, memory.ErrLong):
@@ -327,17 +348,20 @@ func (c *Client) read(ctx context.Context, url string, body io.Reader, length, m
 }
 
 func tooLong(url string, most int64) *Failure {
-	return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("%s answered more than %d bytes, the most that this request can have for an answer", url, most)}
+	return &Failure{Class: events.ClassBadResponse, Permanent: true,
+		Err: fmt.Errorf("%s answered more than %d bytes, the most that this request can have for an answer", url, most)}
 }
 
-// decode has the memory for the values of an answer before it takes it. The memory of its text is given back.
+// decode has the memory for the values of an answer before it takes it. The memory
+// of its text is given back.
 func (c *Client) decode(ctx context.Context, url string, whole []byte, answer any, share *memory.Share) *Failure {
 	text := bytes.TrimPrefix(whole, byteOrderMark)
 	rest, list := text, []byte(nil)
 	if _, ok := answer.(*Response); ok {
 		rest, list = lift(text)
 	}
-	if err := share.Grow(ctx, int64(len(text))+perValue*(memory.Values(rest)+int64(bytes.Count(list, []byte{','})))); err != nil {
+	if err := share.Grow(ctx, int64(len(text))+perValue*(memory.Values(rest)+
+		int64(bytes.Count(list, []byte{','})))); err != nil {
 		return unread(ctx, url, err)
 	}
 	if status, said := vocabulary.ErrorBody(text); status > 0 {
@@ -353,12 +377,14 @@ func (c *Client) decode(ctx context.Context, url string, whole []byte, answer an
 // unread is the failure of an answer that could not be read to its end.
 func unread(ctx context.Context, url string, err error) *Failure {
 	if errors.Is(err, memory.ErrTooLarge) {
-		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("the answer of %s takes more than %d MiB of memory", url, answerMemory>>20)}
+		return &Failure{Class: events.ClassBadResponse, Permanent: true,
+			Err: fmt.Errorf("the answer of %s takes more than %d MiB of memory", url, answerMemory>>20)}
 	}
 	return &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("read answer of %s: %w", url, struck(ctx, err))}
 }
 
-// decode reads an answer, of which a list may have been taken out. One that is no plain list goes the long way, with all of the text.
+// decode reads an answer, of which a list may have been taken out. One that is no plain list goes
+// the long way, with all of the text.
 func decode(text, rest, list []byte, answer any) error {
 	ids, ok := digits(list)
 	if list == nil || !ok {
@@ -369,7 +395,8 @@ func decode(text, rest, list []byte, answer any) error {
 	return err
 }
 
-// unmarshal reads JSON, also as Python writes it, with NaN and Infinity: these stand for numbers that a server does not have, and are read as null.
+// unmarshal reads JSON, also as Python writes it, with NaN and Infinity: these stand for numbers
+// that a server does not have, and are read as null.
 func unmarshal(text []byte, answer any) error {
 	err := json.Unmarshal(text, answer)
 	if _, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -380,7 +407,8 @@ func unmarshal(text []byte, answer any) error {
 	return err
 }
 
-// withoutNaN is a text with null in place of NaN, Infinity and -Infinity outside of its strings; nil where there are none.
+// withoutNaN is a text with null in place of NaN, Infinity and -Infinity outside of its strings;
+// nil where there are none.
 func withoutNaN(text []byte) (plain []byte) {
 	written, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -406,7 +434,8 @@ func withoutNaN(text []byte) (plain []byte) {
 	return append(plain, text[written:]...)
 }
 
-// timed bounds the silence within an answer; the waiting for memory between reads is not the server's.
+// timed bounds the silence within an answer; the waiting for memory between
+// reads is not the server's.
 type timed struct {
 	io.Reader
 	silence time.Duration
@@ -421,7 +450,8 @@ func (t *timed) Read(p []byte) (int, error) {
 
 // refused reads an error answer.
 func refused(ctx context.Context, resp *http.Response, url, key string) *Failure {
-	f := refusedAs(ctx, resp.StatusCode, fmt.Sprintf("%s answered %d %s", url, resp.StatusCode, http.StatusText(resp.StatusCode)), errorBody(resp), key)
+	f := refusedAs(ctx, resp.StatusCode, fmt.Sprintf("%s answered %d %s", url, resp.StatusCode,
+		http.StatusText(resp.StatusCode)), errorBody(resp), key)
 	if !f.Permanent {
 		f.After = min(max(0, retryAfter(resp.Header.Get("Retry-After"), time.Now())), mostRetryAfter)
 		f.Throttled = resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != ""
@@ -429,8 +459,9 @@ func refused(ctx context.Context, resp *http.Response, url, key string) *Failure
 	return f
 }
 
-// refusedAs reads what a server says with a status, or in place of one. A request that is wrong will not become right. Everything else may: a key is
-// corrected, a model loaded, a server comes back.
+// refusedAs reads what a server says with a status, or in place of one. A request that
+// is wrong will not become right. Everything else may: a key is corrected, a model
+// loaded, a server comes back.
 func refusedAs(ctx context.Context, status int, said string, body []byte, key string) *Failure {
 	reason := reasonOf(ctx, body, key)
 	if reason != "" {
@@ -438,7 +469,8 @@ func refusedAs(ctx context.Context, status int, said string, body []byte, key st
 	}
 	f := &Failure{Class: events.ClassEndpoint, Status: status, Err: errors.New(said), said: reason}
 	f.Overflow = vocabulary.OverflowOf(status, body)
-	wrong := status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge || status == http.StatusUnprocessableEntity
+	wrong := status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge ||
+		status == http.StatusUnprocessableEntity
 	switch {
 	case f.Overflow != nil:
 		f.Refusal = RefusalOverflow
@@ -450,7 +482,8 @@ func refusedAs(ctx context.Context, status int, said string, body []byte, key st
 		f.Refusal = RefusalUnknown
 	}
 	f.Permanent = f.Refusal != ""
-	f.Away = status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
+	f.Away = status == http.StatusBadGateway || status == http.StatusServiceUnavailable ||
+		status == http.StatusGatewayTimeout
 	return f
 }
 

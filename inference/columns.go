@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
-// Column is numbers beside the tokens of a turn, as a .npy file with a row for each token that Spans name.
+// Column is numbers beside the tokens of a turn, as a .npy file with a row for
+// each token that Spans name.
 //
 //	routed_experts  uint8 or uint16 [rows, layers, top_k]
 //	top_logprobs    [rows, k] of (id int32, logprob float32), the likeliest first, filled up with -1 and -inf
@@ -24,10 +25,12 @@ type Column struct {
 	File  []byte
 }
 
-// ColumnSpan says that the tokens from Start on, of prompt and answer together, have the rows from Row on.
+// ColumnSpan says that the tokens from Start on, of prompt and answer together,
+// have the rows from Row on.
 type ColumnSpan struct{ Start, Length, Row int }
 
-// tokenColumns is what an answer says of its tokens beside what they are. Lists are as long as the answer; an entry that is nil says nothing.
+// tokenColumns is what an answer says of its tokens beside what they are. Lists are as long as the
+// answer; an entry that is nil says nothing.
 type tokenColumns struct {
 	tops    [][]topEntry
 	masks   [][]int32
@@ -44,13 +47,17 @@ type topEntry struct {
 // columnRequest is what an answer was asked for beside its tokens.
 type columnRequest struct {
 	want *runfile.TokenColumns
-	// prompt is how many tokens the prompt has, and from the first of them whose experts were asked for; below 0 none were.
+	// prompt is how many tokens the prompt has, and from the first of them whose experts were
+	// asked for; below 0 none were.
 	prompt, from int
 }
 
-// Columns are the token columns of a turn, by what was asked for, and the names of those that are missing for tokens of which they should be there. ids are the tokens of the
-// turn, behind a prompt of so many. routed is for answers to messages, which say the experts of all tokens: of so many they are known; below 0 they were not asked for.
-func (r *Response) Columns(want *runfile.TokenColumns, prompt int, ids []int32, routed int) (columns []Column, lacks []string) {
+// Columns are the token columns of a turn, by what was asked for, and the names of those that are
+// missing for tokens of which they should be there. ids are the tokens of the turn, behind a prompt
+// of so many. routed is for answers to messages, which say the experts of all tokens: of so many
+// they are known; below 0 they were not asked for.
+func (r *Response) Columns(want *runfile.TokenColumns, prompt int, ids []int32,
+	routed int) (columns []Column, lacks []string) {
 	if want == nil {
 		return nil, nil
 	}
@@ -109,7 +116,8 @@ func (b *tokenColumns) covered(known int) int {
 
 // follow adds what the rest of an answer says.
 func (b *tokenColumns) follow(rest *tokenColumns) {
-	b.tops, b.masks, b.experts = append(b.tops, rest.tops...), append(b.masks, rest.masks...), append(b.experts, rest.experts...)
+	b.tops, b.masks, b.experts = append(b.tops, rest.tops...), append(b.masks, rest.masks...),
+		append(b.experts, rest.experts...)
 	for _, name := range rest.lacks {
 		b.lack(name)
 	}
@@ -156,7 +164,8 @@ func (e topLogprob) id() (id int32, named bool) {
 	return int32(n), is && err == nil
 }
 
-// readTops takes the likeliest tokens of each place. It is false where there are none, or they are no log-probabilities of different tokens.
+// readTops takes the likeliest tokens of each place. It is false where there are none, or they are
+// no log-probabilities of different tokens.
 func (b *tokenColumns) readTops(list [][]topEntry, ids []int32, k int) bool {
 	if len(list) != len(ids) {
 		return false
@@ -171,7 +180,8 @@ func (b *tokenColumns) readTops(list [][]topEntry, ids []int32, k int) bool {
 			if e.id < 0 || !(e.logprob <= tokencheck.Rounding) {
 				return false
 			}
-			if tokencheck.None(e.logprob) || slices.ContainsFunc(tops[i], func(o topEntry) bool { return o.id == e.id }) {
+			if tokencheck.None(e.logprob) ||
+				slices.ContainsFunc(tops[i], func(o topEntry) bool { return o.id == e.id }) {
 				continue
 			}
 			sum += math.Exp(float64(e.logprob))
@@ -180,7 +190,10 @@ func (b *tokenColumns) readTops(list [][]topEntry, ids []int32, k int) bool {
 		if sum > 1+tokencheck.Rounding*float64(len(entries)) || len(tops[i]) == 0 {
 			return false
 		}
-		slices.SortFunc(tops[i], func(x, y topEntry) int { return cmp.Or(cmp.Compare(y.logprob, x.logprob), cmp.Compare(x.id, y.id)) })
+		slices.SortFunc(tops[i], func(x, y topEntry) int {
+			return cmp.Or(cmp.Compare(y.logprob, x.logprob),
+				cmp.Compare(x.id, y.id))
+		})
 		tops[i] = tops[i][:min(len(tops[i]), k)]
 	}
 	b.tops = tops
@@ -195,7 +208,8 @@ func (c *Choice) masks() [][]int32 {
 	return c.MetaInfo.SamplingMask.lists
 }
 
-// readMasks takes the tokens that were left in each place. It is false where there are none, or the sampled token is not among them.
+// readMasks takes the tokens that were left in each place. It is false where there are none, or the
+// sampled token is not among them.
 func (b *tokenColumns) readMasks(list [][]int32, ids []int32) bool {
 	if len(list) != len(ids) {
 		return false
@@ -204,7 +218,8 @@ func (b *tokenColumns) readMasks(list [][]int32, ids []int32) bool {
 	for i, left := range list {
 		left = slices.Clone(left)
 		slices.Sort(left)
-		if _, found := slices.BinarySearch(left, ids[i]); !found || left[0] < 0 || len(slices.Compact(left)) != len(list[i]) {
+		if _, found := slices.BinarySearch(left, ids[i]); !found || left[0] < 0 ||
+			len(slices.Compact(left)) != len(list[i]) {
 			return false
 		}
 		masks[i] = left
@@ -285,7 +300,8 @@ func (b *tokenColumns) maskColumn(prompt int) Column {
 	return c
 }
 
-// lists is a list of lists; none where the answer has anything else there, of which the turn is as good.
+// lists is a list of lists; none where the answer has anything else there, of
+// which the turn is as good.
 type lists[T any] struct{ lists [][]T }
 
 // UnmarshalJSON has no error.

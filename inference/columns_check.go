@@ -10,8 +10,10 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// CheckColumn refuses a column whose file is not what [Response.Columns] makes for a run that wants it, by its shape, its bounds, and the tokens of its spans: ids are a turn's, behind a prompt
-// of so many. What a column says cannot be proved, but it cannot lead who reads it beyond its rows or its model.
+// CheckColumn refuses a column whose file is not what [Response.Columns] makes for a run that
+// wants it, by its shape, its bounds, and the tokens of its spans: ids are a turn's, behind a
+// prompt of so many. What a column says cannot be proved, but it cannot lead who reads it
+// beyond its rows or its model.
 func CheckColumn(want *runfile.TokenColumns, c Column, prompt int, ids []int32) error {
 	var rows int
 	var err error
@@ -31,7 +33,8 @@ func CheckColumn(want *runfile.TokenColumns, c Column, prompt int, ids []int32) 
 	return c.checkSpans(rows, prompt, len(ids))
 }
 
-// checkSpans refuses spans of rows that there are not, and of tokens of which the column says nothing: what was likely is known of sampled tokens alone.
+// checkSpans refuses spans of rows that there are not, and of tokens of which the column says
+// nothing: what was likely is known of sampled tokens alone.
 func (c Column) checkSpans(rows, prompt, sampled int) error {
 	first := prompt
 	if c.Name == runfile.ColumnRoutedExperts {
@@ -39,7 +42,8 @@ func (c Column) checkSpans(rows, prompt, sampled int) error {
 	}
 	for _, s := range c.Spans {
 		if s.Row < 0 || s.Length < 1 || s.Row+s.Length > rows || s.Start < first || s.Start+s.Length > prompt+sampled {
-			return fmt.Errorf("rows %d to %d of %d for the tokens from %d on of %d", s.Row, s.Row+s.Length, rows, s.Start, prompt+sampled)
+			return fmt.Errorf("rows %d to %d of %d for the tokens from %d on of %d", s.Row, s.Row+s.Length, rows,
+				s.Start, prompt+sampled)
 		}
 	}
 	return nil
@@ -60,7 +64,8 @@ func rowsIn(file []byte, row int, header func(rows int) *npy) (rows int, data []
 func checkTops(file []byte, k int) (int, error) {
 	rows, data, err := rowsIn(file, 8*k, func(rows int) *npy { return newNPY(topKind, rows, k) })
 	for ; err == nil && len(data) > 0; data = data[8:] {
-		id, logprob := int32(binary.LittleEndian.Uint32(data)), math.Float32frombits(binary.LittleEndian.Uint32(data[4:]))
+		id, logprob := int32(binary.LittleEndian.Uint32(data)),
+			math.Float32frombits(binary.LittleEndian.Uint32(data[4:]))
 		if id < -1 || !(logprob <= 0) {
 			err = fmt.Errorf("token %d with the log-probability %g", id, logprob)
 		}
@@ -70,7 +75,10 @@ func checkTops(file []byte, k int) (int, error) {
 
 func checkExperts(file []byte, want runfile.RoutedExperts) (int, error) {
 	row := want.Layers * want.TopK * want.Width()
-	rows, data, err := rowsIn(file, row, func(rows int) *npy { return newNPY(expertKind(want), rows, want.Layers, want.TopK) })
+	rows, data, err := rowsIn(file, row, func(rows int) *npy {
+		return newNPY(expertKind(want), rows,
+			want.Layers, want.TopK)
+	})
 	for ; err == nil && len(data) > 0; data = data[want.Width():] {
 		if id := number(data, want.Width(), false); id >= int64(want.Experts) {
 			err = fmt.Errorf("expert %d of %d", id, want.Experts)

@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// TestTopLogprobsOfChats: chats name likely tokens by ids as vLLM and llama.cpp do; names without ids are a lack.
+// TestTopLogprobsOfChats: chats name likely tokens by ids as vLLM and llama.cpp do;
+// names without ids are a lack.
 func TestTopLogprobsOfChats(t *testing.T) {
 	want := &runfile.TokenColumns{TopLogprobs: 2}
 	for name, c := range map[string]struct {
@@ -26,7 +27,8 @@ func TestTopLogprobsOfChats(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			entry := func(id int, logprob float64) string { return fmt.Sprintf(c.entry, id, logprob) }
-			text := `{"choices":[{"token_ids":[7,8],"logprobs":{"content":[{"logprob":-3,"top_logprobs":[` + entry(7, -3) + "," + entry(9, -0.6) + "," + entry(4, -1) + `]},` +
+			text := `{"choices":[{"token_ids":[7,8],"logprobs":{"content":[{"logprob":-3,"top_logprobs":[` +
+				entry(7, -3) + "," + entry(9, -0.6) + "," + entry(4, -1) + `]},` +
 				`{"logprob":-0.25,"top_logprobs":[` + entry(8, -0.25) + "," + entry(8, -0.25) + `]}]}}]}`
 			var r Response
 			if err := json.Unmarshal([]byte(text), &r); err != nil {
@@ -39,7 +41,8 @@ func TestTopLogprobsOfChats(t *testing.T) {
 				}
 				return
 			}
-			if len(lacks) > 0 || len(columns) != 1 || !slices.Equal(columns[0].Spans, []ColumnSpan{{Start: 5, Length: 2}}) {
+			if len(lacks) > 0 || len(columns) != 1 ||
+				!slices.Equal(columns[0].Spans, []ColumnSpan{{Start: 5, Length: 2}}) {
 				t.Fatalf("columns %v, lacks %v", columns, lacks)
 			}
 			file := columns[0].File
@@ -48,7 +51,8 @@ func TestTopLogprobsOfChats(t *testing.T) {
 			for i := range 4 {
 				ids = append(ids, int32(binary.LittleEndian.Uint32(data[8*i:])))
 			}
-			if !slices.Equal(ids, []int32{9, 4, 8, -1}) || len(file)%64 != 4*8%64 || !strings.Contains(string(file), "'shape': (2, 2), }") {
+			if !slices.Equal(ids, []int32{9, 4, 8, -1}) || len(file)%64 != 4*8%64 ||
+				!strings.Contains(string(file), "'shape': (2, 2), }") {
 				t.Errorf("the ids are %v in %q", ids, file)
 			}
 		})
@@ -64,7 +68,8 @@ func raw(ids ...int32) packed {
 	return data
 }
 
-// TestExperts: rows are those of the tokens from where they were asked for. Rows that were never written are not known, and what does not fit is no rows at all.
+// TestExperts: rows are those of the tokens from where they were asked for. Rows that were never
+// written are not known, and what does not fit is no rows at all.
 func TestExperts(t *testing.T) {
 	want := &runfile.TokenColumns{RoutedExperts: &runfile.RoutedExperts{Layers: 1, TopK: 2, Experts: 300}}
 	for name, c := range map[string]struct {
@@ -99,7 +104,8 @@ func TestExperts(t *testing.T) {
 			if len(columns) != 1 || len(lacks) > 0 || !slices.Equal(columns[0].Spans, c.spans) {
 				t.Fatalf("columns %v, lacks %v, want %v", columns, lacks, c.spans)
 			}
-			if last := columns[0].File[len(columns[0].File)-4:]; c.spans[0].Length == 4 && !bytes.Equal(last, []byte{7, 0, 8, 0}) {
+			if last := columns[0].File[len(columns[0].File)-4:]; c.spans[0].Length == 4 &&
+				!bytes.Equal(last, []byte{7, 0, 8, 0}) {
 				t.Errorf("the last row is %v", last)
 			}
 		})
@@ -116,7 +122,9 @@ func TestExperts(t *testing.T) {
 func TestPackedBytes(t *testing.T) {
 	data := []byte{0xff, 0xef, 0xbe}
 	text := base64.StdEncoding.EncodeToString(data)
-	for said, want := range map[string][]byte{`"` + text + `"`: data, `"` + strings.ReplaceAll(text, "/", `\/`) + `"`: data, `"` + text + `*"`: nil, "null": nil, "7": nil, "{}": nil, `[1]`: nil} {
+	for said, want := range map[string][]byte{`"` + text + `"`: data,
+		`"` + strings.ReplaceAll(text, "/", `\/`) + `"`: data, `"` + text + `*"`: nil, "null": nil, "7": nil,
+		"{}": nil, `[1]`: nil} {
 		var p packed
 		if err := json.Unmarshal([]byte(said), &p); err != nil || !bytes.Equal(p, want) {
 			t.Errorf("%s is %v: %v", said, p, err)

@@ -23,12 +23,16 @@ func (k *talk) count(conv inference.Conversation) int {
 	return n
 }
 
-// TestCount: a prompt is counted as it is then sampled, by tokens behind what was sampled before, and as messages as the template writes them. Nothing is sampled meanwhile.
+// TestCount: a prompt is counted as it is then sampled, by tokens behind what was sampled before,
+// and as messages as the template writes them. Nothing is sampled meanwhile.
 func TestCount(t *testing.T) {
 	for engine, as := range engines {
 		t.Run(engine, func(t *testing.T) {
 			s := as(tokenstest.New(t, "Qwen3", nil))
-			s.Say = func(string) (string, string) { return s.Template.Answer("I think of all of it.", "I read.", "a"), "" }
+			s.Say = func(string) (string, string) {
+				return s.Template.Answer("I think of all of it.", "I read.", "a"),
+					""
+			}
 			k := newTalk(t, s)
 			for i := range 3 {
 				conv := k.conversation()
@@ -51,14 +55,16 @@ func TestCount(t *testing.T) {
 				}
 				k.turn(tool("file"))
 				if asked := s.Turns()[i].Prompt; counted != len(asked) || i > 0 && counted == plain {
-					t.Errorf("turn %d was counted as %d tokens, and asked with %d; as a chat it has %d", i, counted, len(asked), plain)
+					t.Errorf("turn %d was counted as %d tokens, and asked with %d; as a chat it has %d", i,
+						counted, len(asked), plain)
 				}
 			}
 		})
 	}
 }
 
-// TestCountSendsAll: what a template reads beside the messages is sent. A server that renders chats gets the chat as it would be asked for, one that only counts what it can be told of it.
+// TestCountSendsAll: what a template reads beside the messages is sent. A server that renders chats
+// gets the chat as it would be asked for, one that only counts what it can be told of it.
 func TestCountSendsAll(t *testing.T) {
 	var got struct {
 		Messages []map[string]any `json:"messages"`
@@ -77,8 +83,10 @@ func TestCountSendsAll(t *testing.T) {
 	t.Cleanup(s.Close)
 	k := newTalk(t, tokenstest.New(t, "Qwen3", nil))
 	conv := k.conversation()
-	conv.Chat, conv.Request.TemplateKwargs, conv.Request.Extra = true, map[string]any{"a": 1}, map[string]any{"reasoning_effort": "low", "user": "u", "min_tokens": 3}
-	conv.Request.Written = inference.Written{Messages: len(conv.Request.Messages), JSON: []byte(`{"role":"user","content":null,"odd":1}`)}
+	conv.Chat, conv.Request.TemplateKwargs, conv.Request.Extra = true, map[string]any{"a": 1},
+		map[string]any{"reasoning_effort": "low", "user": "u", "min_tokens": 3}
+	conv.Request.Written = inference.Written{Messages: len(conv.Request.Messages),
+		JSON: []byte(`{"role":"user","content":null,"odd":1}`)}
 	ask := func(want int) {
 		t.Helper()
 		got.Tools, got.Kwargs, got.Messages = nil, nil, nil
@@ -90,18 +98,21 @@ func TestCountSendsAll(t *testing.T) {
 	}
 	ask(4)
 	conv.Request.Model = "gpt-oss"
-	conv.Request.Extra["chat_template"], conv.Request.Extra["add_generation_prompt"], conv.Request.Extra["tool_choice"] = "T", false, "none"
+	conv.Request.Extra["chat_template"], conv.Request.Extra["tool_choice"] = "T", "none"
+	conv.Request.Extra["add_generation_prompt"] = false
 	for engine, want := range map[string]int{inference.EngineVLLM: 4, inference.EngineLlamaCPP: 3} {
 		conv.Engine, got.Prompts, got.Template = engine, nil, ""
 		if ask(want); got.Template != "T" || got.Effort != "low" || got.Prompts == nil || *got.Prompts {
 			t.Errorf("%s renders a chat as %+v", engine, got)
 		}
 	}
-	conv.Engine, conv.Request.Model, conv.Request.Extra = inference.EngineSGLang, "m", map[string]any{"user": "u", "min_tokens": 3}
+	conv.Engine, conv.Request.Model, conv.Request.Extra = inference.EngineSGLang, "m",
+		map[string]any{"user": "u", "min_tokens": 3}
 	ask(3)
 }
 
-// TestUncounted: a server that has no path to count at, or would count something else, is told from one that is away and from a request that is wrong.
+// TestUncounted: a server that has no path to count at, or would count something else, is told from
+// one that is away and from a request that is wrong.
 func TestUncounted(t *testing.T) {
 	tools := []inference.Tool{{Raw: json.RawMessage(`{"type":"function","function":{"name":"f"}}`)}}
 	for name, c := range map[string]struct {
@@ -112,19 +123,30 @@ func TestUncounted(t *testing.T) {
 		uncounted bool
 		want      string
 	}{
-		"no path":             {"", http.StatusNotFound, `{}`, inference.Request{}, true, "/render answered 404"},
-		"no method":           {"", http.StatusMethodNotAllowed, `{}`, inference.Request{}, true, "405"},
-		"no path, llama.cpp":  {inference.EngineLlamaCPP, http.StatusNotFound, `{}`, inference.Request{}, true, "/apply-template answered 404"},
-		"no path, SGLang":     {inference.EngineSGLang, http.StatusNotFound, `{}`, inference.Request{}, true, "/v1/tokenize answered 404"},
-		"no tools":            {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Tools: tools, Extra: map[string]any{"tool_choice": "none"}}, true, `tool_choice none`},
-		"a template, SGLang":  {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Extra: map[string]any{"chat_template": "T"}}, true, "chat_template"},
-		"nobody knows it":     {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Extra: map[string]any{"odd": 1}}, true, "odd"},
-		"thoughts":            {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Extra: map[string]any{"reasoning_effort": json.RawMessage(`"low"`)}}, true, "reasoning_effort"},
-		"harmony":             {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`, inference.Request{Model: "openai/GPT-OSS-20b"}, true, "GPT-OSS"},
-		"a cut prompt":        {"", http.StatusOK, `{"token_ids":[1],"tokens":[1]}`, inference.Request{Extra: map[string]any{"truncate_prompt_tokens": -1}}, true, "truncate_prompt_tokens"},
-		"no model":            {"", http.StatusNotFound, `{"error":{"message":"The model m does not exist."}}`, inference.Request{}, false, "does not exist"},
-		"it fails":            {"", http.StatusInternalServerError, `{}`, inference.Request{}, false, "500"},
-		"a wrong request":     {"", http.StatusBadRequest, `{"error":{"message":"roles must alternate"}}`, inference.Request{}, false, "roles must alternate"},
+		"no path":   {"", http.StatusNotFound, `{}`, inference.Request{}, true, "/render answered 404"},
+		"no method": {"", http.StatusMethodNotAllowed, `{}`, inference.Request{}, true, "405"},
+		"no path, llama.cpp": {inference.EngineLlamaCPP, http.StatusNotFound, `{}`, inference.Request{}, true,
+			"/apply-template answered 404"},
+		"no path, SGLang": {inference.EngineSGLang, http.StatusNotFound, `{}`, inference.Request{}, true,
+			"/v1/tokenize answered 404"},
+		"no tools": {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`,
+			inference.Request{Tools: tools, Extra: map[string]any{"tool_choice": "none"}}, true, `tool_choice none`},
+		"a template, SGLang": {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`,
+			inference.Request{Extra: map[string]any{"chat_template": "T"}}, true, "chat_template"},
+		"nobody knows it": {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`,
+			inference.Request{Extra: map[string]any{"odd": 1}}, true, "odd"},
+		"thoughts": {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`,
+			inference.Request{Extra: map[string]any{"reasoning_effort": json.RawMessage(`"low"`)}},
+			true, "reasoning_effort"},
+		"harmony": {inference.EngineSGLang, http.StatusOK, `{"tokens":[1]}`,
+			inference.Request{Model: "openai/GPT-OSS-20b"}, true, "GPT-OSS"},
+		"a cut prompt": {"", http.StatusOK, `{"token_ids":[1],"tokens":[1]}`,
+			inference.Request{Extra: map[string]any{"truncate_prompt_tokens": -1}}, true, "truncate_prompt_tokens"},
+		"no model": {"", http.StatusNotFound, `{"error":{"message":"The model m does not exist."}}`,
+			inference.Request{}, false, "does not exist"},
+		"it fails": {"", http.StatusInternalServerError, `{}`, inference.Request{}, false, "500"},
+		"a wrong request": {"", http.StatusBadRequest, `{"error":{"message":"roles must alternate"}}`,
+			inference.Request{}, false, "roles must alternate"},
 		"another answer":      {"", http.StatusOK, `{"count":3}`, inference.Request{}, false, "token_ids"},
 		"a number of nothing": {"", http.StatusOK, `{"token_ids":[-1]}`, inference.Request{}, false, "want token ids"},
 	} {
@@ -137,7 +159,8 @@ func TestUncounted(t *testing.T) {
 		conv := inference.Conversation{Engine: c.engine, Chat: true, Request: c.request}
 		n, err := k.client.Count(t.Context(), s.URL+"/v1", conv)
 		var f *inference.Failure
-		if !errors.As(err, &f) || errors.Is(err, inference.ErrUncounted) != c.uncounted || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "endpoint_api") || n != 0 {
+		if !errors.As(err, &f) || errors.Is(err, inference.ErrUncounted) != c.uncounted ||
+			!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "endpoint_api") || n != 0 {
 			t.Errorf("%s: counted %d, %v", name, n, err)
 		}
 		if f.Permanent != (c.status == http.StatusBadRequest) {

@@ -34,7 +34,8 @@ func (v *vector) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Embed asks for a vector for each text, in their order, all of one size. Its error is a *Failure that does not tell the key.
+// Embed asks for a vector for each text, in their order, all of one size. Its error is a *Failure
+// that does not tell the key.
 func (c *Client) Embed(ctx context.Context, endpoint string, request EmbeddingRequest) ([][]float32, error) {
 	url := strings.TrimSuffix(endpoint, "/") + "/embeddings"
 	var answer struct {
@@ -49,7 +50,8 @@ func (c *Client) Embed(ctx context.Context, endpoint string, request EmbeddingRe
 		return nil, err
 	}
 	wrong := func(format string, args ...any) error {
-		return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: fmt.Errorf("answer of %s: %w", url, fmt.Errorf(format, args...))}
+		return &Failure{Class: events.ClassBadResponse, Permanent: true,
+			Err: fmt.Errorf("answer of %s: %w", url, fmt.Errorf(format, args...))}
 	}
 	if len(answer.Data) != len(request.Input) {
 		return nil, wrong("%d vectors for %d texts", len(answer.Data), len(request.Input))

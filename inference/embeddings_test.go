@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestVectorsAreNumbers: an element that is no number, as servers in half precision answer, is an error and not 0. A mark of the order of bytes is none of the answer.
+// TestVectorsAreNumbers: an element that is no number, as servers in half precision answer, is an
+// error and not 0. A mark of the order of bytes is none of the answer.
 func TestVectorsAreNumbers(t *testing.T) {
 	for body, want := range map[string]string{
 		`[1, 0.5]`:  "",

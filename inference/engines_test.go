@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/inference/tokenstest"
 )
 
-// TestTurnsOfEngines: each kind of server reads thoughts, words and calls in what was sampled, and gives the tokens with their log-probabilities.
+// TestTurnsOfEngines: each kind of server reads thoughts, words and calls in what was sampled, and
+// gives the tokens with their log-probabilities.
 func TestTurnsOfEngines(t *testing.T) {
 	for engine, as := range engines {
 		for name := range tokenstest.Templates {
@@ -42,10 +43,13 @@ func TestTurnsOfEngines(t *testing.T) {
 					if k.last.Reasoning != nil {
 						thoughts = k.last.Reasoning.Text
 					}
-					if strings.TrimSpace(thoughts) != want.thoughts || k.last.Content != want.words || k.last.FinishReason != want.finish || len(k.last.ToolCalls) != want.calls || len(k.last.Lacks) > 0 {
+					if strings.TrimSpace(thoughts) != want.thoughts || k.last.Content != want.words ||
+						k.last.FinishReason != want.finish ||
+						len(k.last.ToolCalls) != want.calls || len(k.last.Lacks) > 0 {
 						t.Errorf("turn %d is %+v with thoughts %q", i, k.last, thoughts)
 					}
-					if want.calls > 0 && (k.last.ToolCalls[0].Name != "read_file" || k.last.ToolCalls[0].Arguments != `{"path":"a"}`) {
+					if want.calls > 0 &&
+						(k.last.ToolCalls[0].Name != "read_file" || k.last.ToolCalls[0].Arguments != `{"path":"a"}`) {
 						t.Errorf("the call is %+v", k.last.ToolCalls)
 					}
 					if !slices.Equal(k.last.TokenIDs, s.Turns()[i].Sampled) {
@@ -62,7 +66,8 @@ func TestTurnsOfEngines(t *testing.T) {
 	}
 }
 
-// TestSGLangAdapters: a turn by tokens is sampled with the adapter that stands behind the model's name, as in a chat.
+// TestSGLangAdapters: a turn by tokens is sampled with the adapter that stands behind the
+// model's name, as in a chat.
 func TestSGLangAdapters(t *testing.T) {
 	for model, adapter := range map[string]string{"m": "", "org/m:p@12": "p@12"} {
 		s := tokenstest.New(t, "Qwen3", func(string) (string, string) { return "Done.", "" }).SGLang()
@@ -80,7 +85,8 @@ func TestSGLangAdapters(t *testing.T) {
 	}
 }
 
-// TestTokensWithoutLogprobs: where a list of log-probabilities is shorter than the tokens, or has none of one, the turn is text, and says what it lacks.
+// TestTokensWithoutLogprobs: where a list of log-probabilities is shorter than the tokens, or has
+// none of one, the turn is text, and says what it lacks.
 func TestTokensWithoutLogprobs(t *testing.T) {
 	list := func(change func([]any) []any) func(string, map[string]any) {
 		return func(path string, answer map[string]any) {
@@ -97,14 +103,21 @@ func TestTokensWithoutLogprobs(t *testing.T) {
 		stop    []string
 		content string
 	}{
-		"a stop text":                      {nil, []string{"read."}, "<think>\nHm.\n</think>\n\nI "},
-		"a token that ends in a letter":    {list(func(entries []any) []any { return slices.Delete(entries, 1, 2) }), nil, "I read."},
-		"another token":                    {first(func(e map[string]any) { e["id"] = 7777 }), nil, "I read."},
-		"none":                             {first(func(e map[string]any) { delete(e, "prob") }), nil, "I read."},
-		"a token that a draft proposed":    {first(func(e map[string]any) { e["prob"], e["top_probs"] = 1, []any{} }), nil, "I read."},
-		"no list":                          {list(func([]any) []any { return nil }), nil, "I read."},
-		"more of them than tokens":         {list(func(entries []any) []any { return append(entries, entries[0]) }), nil, "I read."},
-		"of the raw distribution, unasked": {first(func(e map[string]any) { e["logprob"] = e["prob"]; delete(e, "prob") }), nil, "I read."},
+		"a stop text": {nil, []string{"read."}, "<think>\nHm.\n</think>\n\nI "},
+		"a token that ends in a letter": {list(func(entries []any) []any { return slices.Delete(entries, 1, 2) }),
+			nil, "I read."},
+		"another token": {first(func(e map[string]any) { e["id"] = 7777 }), nil, "I read."},
+		"none":          {first(func(e map[string]any) { delete(e, "prob") }), nil, "I read."},
+		"a token that a draft proposed": {first(func(e map[string]any) { e["prob"], e["top_probs"] = 1, []any{} }),
+			nil, "I read."},
+		"no list": {list(func([]any) []any { return nil }), nil, "I read."},
+		"more of them than tokens": {list(func(entries []any) []any { return append(entries, entries[0]) }),
+			nil, "I read."},
+		"of the raw distribution, unasked": {first(func(e map[string]any) {
+			e["logprob"] = e["prob"]
+			delete(e,
+				"prob")
+		}), nil, "I read."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := tokenstest.New(t, "Qwen3", nil).LlamaCPP()
@@ -118,7 +131,8 @@ func TestTokensWithoutLogprobs(t *testing.T) {
 			}
 			defer answer.Done()
 			turn, prompt, err := answer.Turn(0, 0, time.Now())
-			if err != nil || !turn.TextOnly || prompt != nil || turn.TokenIDs != nil || !slices.Equal(turn.Lacks, []string{events.LackLogprobs}) || turn.Content != c.content {
+			if err != nil || !turn.TextOnly || prompt != nil || turn.TokenIDs != nil ||
+				!slices.Equal(turn.Lacks, []string{events.LackLogprobs}) || turn.Content != c.content {
 				t.Errorf("the turn is %+v: %v", turn, err)
 			}
 		})
@@ -179,7 +193,8 @@ func probability(p float64) func(string, map[string]any) {
 	}
 }
 
-// TestUnreadCalls: a call that the server's parser does not take stays in the text, and the turn says so.
+// TestUnreadCalls: a call that the server's parser does not take stays in the
+// text, and the turn says so.
 func TestUnreadCalls(t *testing.T) {
 	s := tokenstest.New(t, "Qwen3", nil).LlamaCPP()
 	s.Say = func(string) (string, string) { return "I read.<tool_call>{nonsense</tool_call><|im_end|>", "" }
@@ -189,25 +204,29 @@ func TestUnreadCalls(t *testing.T) {
 	}
 	defer answer.Done()
 	turn, _, err := answer.Turn(0, 0, time.Now())
-	if err != nil || turn.TextOnly || len(turn.ToolCalls) != 0 || !strings.Contains(turn.Content, "{nonsense") || !slices.Equal(turn.Lacks, []string{events.LackTools}) {
+	if err != nil || turn.TextOnly || len(turn.ToolCalls) != 0 || !strings.Contains(turn.Content, "{nonsense") ||
+		!slices.Equal(turn.Lacks, []string{events.LackTools}) {
 		t.Errorf("the turn is %+v: %v", turn, err)
 	}
 }
 
 // TestPathsRefused: a server without its path of tokens says what it needs.
 func TestPathsRefused(t *testing.T) {
-	for engine, want := range map[string]string{"llama.cpp": "/apply-template", "SGLang": "/v1/tokenize", "vLLM": "--enable-scale-out"} {
+	for engine, want := range map[string]string{"llama.cpp": "/apply-template", "SGLang": "/v1/tokenize",
+		"vLLM": "--enable-scale-out"} {
 		s := engines[engine](tokenstest.New(t, "Qwen3", nil))
 		s.Refuse = http.StatusNotFound
 		_, err := newTalk(t, s).ask()
 		var f *inference.Failure
-		if !errors.As(err, &f) || f.Status != http.StatusNotFound || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "endpoint_api") {
+		if !errors.As(err, &f) || f.Status != http.StatusNotFound || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "endpoint_api") {
 			t.Errorf("%s: %v", engine, err)
 		}
 	}
 }
 
-// TestFieldsOfChatsAlone: what an engine reads in chats alone is refused by name, and never dropped: the answer would not be what was asked for.
+// TestFieldsOfChatsAlone: what an engine reads in chats alone is refused by name, and never
+// dropped: the answer would not be what was asked for.
 func TestFieldsOfChatsAlone(t *testing.T) {
 	for engine, as := range engines {
 		for field, c := range map[string]struct {
@@ -229,7 +248,9 @@ func TestFieldsOfChatsAlone(t *testing.T) {
 				answer, err := k.ask()
 				answer.Done()
 				var f *inference.Failure
-				if taken := slices.Contains(c.taken, engine); taken && err != nil || !taken && (!errors.As(err, &f) || !f.Permanent || !strings.HasPrefix(err.Error(), name+": ") || len(s.Turns()) > 0) {
+				if taken := slices.Contains(c.taken, engine); taken && err != nil ||
+					!taken && (!errors.As(err, &f) || !f.Permanent ||
+						!strings.HasPrefix(err.Error(), name+": ") || len(s.Turns()) > 0) {
 					t.Errorf("answered %v", err)
 				}
 			})

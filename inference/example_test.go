@@ -14,7 +14,8 @@ import (
 func ExampleClient_Complete() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, `{"choices": [{"message": {"role": "assistant", "content": "ls -l"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}`)
+		io.WriteString(w,
+			`{"choices": [{"message": {"role": "assistant", "content": "ls -l"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}`)
 	}))
 	defer server.Close()
 

@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// TestExhausted is the line between this machine, which cannot send a request, and a server that cannot answer it.
+// TestExhausted is the line between this machine, which cannot send a request, and a
+// server that cannot answer it.
 func TestExhausted(t *testing.T) {
 	here, there := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 8000}, &net.TCPAddr{IP: net.IPv6loopback, Port: 8000}
 	request := func(err error) error { return &url.Error{Op: "Post", URL: "http://s/v1/completions", Err: err} }
@@ -20,7 +21,8 @@ func TestExhausted(t *testing.T) {
 		return request(&net.OpError{Op: op, Net: "tcp", Addr: to, Err: os.NewSyscallError(name, errno)})
 	}
 	lookup := func(text string) error {
-		return request(&net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: text, Name: "s", Server: "10.0.0.2:53"}})
+		return request(&net.OpError{Op: "dial", Net: "tcp",
+			Err: &net.DNSError{Err: text, Name: "s", Server: "10.0.0.2:53"}})
 	}
 	for name, c := range map[string]struct {
 		err  error

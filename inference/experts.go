@@ -32,8 +32,9 @@ type expertRows struct {
 // errExperts means that what a server says of experts is not of the tokens.
 var errExperts = errors.New("routed experts do not fit the tokens")
 
-// from is the first token whose experts are asked for, of a prompt that may have an answer of most tokens, where known is the first that nothing is known of. It is so late that
-// the answer is not too long; below 0 where it would be anyway.
+// from is the first token whose experts are asked for, of a prompt that may have an answer of most
+// tokens, where known is the first that nothing is known of. It is so late that the answer is not
+// too long; below 0 where it would be anyway.
 func expertsFrom(want runfile.RoutedExperts, width, known, prompt, most int) int {
 	rows := want.Rows(width)
 	from := min(max(known, prompt+most-rows), prompt-1)
@@ -71,7 +72,8 @@ func (c *Choice) experts(want runfile.RoutedExperts, a columnRequest, tokens int
 	return narrow(want, expertRows{start: a.from, data: data[(a.from-start)*row:]}, width, signed)
 }
 
-// expertStart is the token of the first of some rows: the one from which on they were asked for, or the first of all, where the server does not know how to leave any out.
+// expertStart is the token of the first of some rows: the one from which on they were asked for, or
+// the first of all, where the server does not know how to leave any out.
 func expertStart(said *int, rows, from, tokens int) (int, error) {
 	for _, start := range []int{from, 0} {
 		if rows == tokens-1-start && (said == nil || *said == start) {
@@ -81,7 +83,8 @@ func expertStart(said *int, rows, from, tokens int) (int, error) {
 	return 0, fmt.Errorf("%w: %d rows of %d tokens, asked from token %d on", errExperts, rows, tokens, from)
 }
 
-// narrow takes rows over in the width of the column. A row of nothing but zeros or of numbers below 0 was never written: nothing is known of its token.
+// narrow takes rows over in the width of the column. A row of nothing but zeros or of numbers below
+// 0 was never written: nothing is known of its token.
 func narrow(want runfile.RoutedExperts, r expertRows, width int, signed bool) (expertRows, error) {
 	numbers := want.Layers * want.TopK
 	rows := len(r.data) / (numbers * width)
@@ -122,7 +125,8 @@ func number(data []byte, width int, signed bool) int64 {
 	return int64(int32(binary.LittleEndian.Uint32(data)))
 }
 
-// expertColumn puts the rows of an answer's parts one behind the other. What a later part says of a token again does not count.
+// expertColumn puts the rows of an answer's parts one behind the other. What a later part says of a
+// token again does not count.
 func (b *tokenColumns) expertColumn(want *runfile.TokenColumns) Column {
 	c := Column{Name: runfile.ColumnRoutedExperts}
 	if want.RoutedExperts == nil {
@@ -195,7 +199,8 @@ func (f *npy) put32(v uint32) { f.data = binary.LittleEndian.AppendUint32(f.data
 // npyHeader is what NumPy writes, and nothing else that Python could read.
 var npyHeader = regexp.MustCompile(`^\{'descr': '(\|u1|<u2|<i2|<i4)', 'fortran_order': False, 'shape': \((\d{1,9}), (\d{1,9}), (\d{1,9})\), \} *\n$`)
 
-// npyWidths are the kinds of numbers that experts come in: their bytes, and whether they may be below 0.
+// npyWidths are the kinds of numbers that experts come in: their bytes, and
+// whether they may be below 0.
 var npyWidths = map[string]struct {
 	width  int
 	signed bool

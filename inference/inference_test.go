@@ -62,7 +62,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestUsage: what a server counts is taken where it is a count of tokens, and spoils no turn where it is not.
+// TestUsage: what a server counts is taken where it is a count of tokens, and spoils
+// no turn where it is not.
 func TestUsage(t *testing.T) {
 	for text, want := range map[string]usage{
 		`{"prompt_tokens": 12, "completion_tokens": 3}`:          {12, 3},
@@ -84,8 +85,10 @@ func TestUsage(t *testing.T) {
 // TestFormsOfFinish: a reason that is no text, and no object with one, is a word that nobody knows.
 func TestFormsOfFinish(t *testing.T) {
 	for text, want := range map[string]string{
-		`"stop"`: events.FinishStop, `{"type":"length"}`: events.FinishLength, `null`: events.FinishUnknown, `["stop"]`: events.FinishUnknown,
-		`{"reason":"stop"}`: events.FinishUnknown, `true`: events.FinishUnknown, `{"type":null}`: events.FinishUnknown, `0`: events.FinishUnknown,
+		`"stop"`: events.FinishStop, `{"type":"length"}`: events.FinishLength, `null`: events.FinishUnknown,
+		`["stop"]`:          events.FinishUnknown,
+		`{"reason":"stop"}`: events.FinishUnknown, `true`: events.FinishUnknown, `{"type":null}`: events.FinishUnknown,
+		`0`: events.FinishUnknown,
 	} {
 		var c Choice
 		if err := json.Unmarshal([]byte(`{"finish_reason":`+text+`}`), &c); err != nil {

@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// Late in a long rollout nearly all of an answer are the ids of its prompt. The decoder looks at each byte of them several times, so they are taken out of the text before it reads the rest.
+// Late in a long rollout nearly all of an answer are the ids of its prompt. The decoder looks at
+// each byte of them several times, so they are taken out of the text before it reads the rest.
 
 var (
 	promptKey = []byte(`"prompt_token_ids"`) // a text in JSON cannot hold it: its quotes would be escaped
@@ -19,7 +20,8 @@ var (
 // leastLifted is how long a list must be that is taken out, in bytes.
 const leastLifted = 1 << 10
 
-// lift takes the first list of a prompt's ids out of an answer; list is nil where there is none, or a short one.
+// lift takes the first list of a prompt's ids out of an answer; list is nil where there
+// is none, or a short one.
 func lift(text []byte) (rest, list []byte) {
 	_, behind, found := bytes.Cut(text, promptKey)
 	behind = bytes.TrimLeft(behind, " ")

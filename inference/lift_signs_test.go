@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestLiftedSigns: a prompt with an id below 0 is refused, also a long one, and one beside a long list of another place.
+// TestLiftedSigns: a prompt with an id below 0 is refused, also a long one, and one beside a
+// long list of another place.
 func TestLiftedSigns(t *testing.T) {
 	long := strings.TrimSuffix(strings.Repeat("151935,7,", 200), ",")
 	for name, c := range map[string]struct {

@@ -10,8 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
-// Lists of an answer that are read no further than it takes to say that they are too long: a list of empty objects is 3 bytes each on its
-// way, and a hundred times that in memory.
+// Lists of an answer that are read no further than it takes to say that they are too long: a list
+// of empty objects is 3 bytes each on its way, and a hundred times that in memory.
 type (
 	choices   []Choice
 	toolAsked []ToolCall
@@ -53,8 +53,8 @@ func values[T any](list []element[T]) (found []T) {
 	return found
 }
 
-// logprob is a log-probability as servers write it: NaN for what is no number, text included. Of one that is
-// too large for float32, infinity: servers write the lowest float64 for none.
+// logprob is a log-probability as servers write it: NaN for what is no number, text included. Of
+// one that is too large for float32, infinity: servers write the lowest float64 for none.
 type logprob float32
 
 // UnmarshalJSON has no error: the turn is good without its tokens.
@@ -67,7 +67,8 @@ func (l *logprob) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// sampledToken is [logprob, token id, text or null]. It is not there when it is anything else. null for the log-probability is read as NaN.
+// sampledToken is [logprob, token id, text or null]. It is not there when it is anything else. null
+// for the log-probability is read as NaN.
 type sampledToken struct {
 	logprob float32
 	id      int32
@@ -79,7 +80,8 @@ func (t *sampledToken) UnmarshalJSON(data []byte) error {
 	var list [2]json.RawMessage
 	var given *logprob
 	var id *int32
-	if json.Unmarshal(data, &list) == nil && json.Unmarshal(list[0], &given) == nil && json.Unmarshal(list[1], &id) == nil && id != nil {
+	if json.Unmarshal(data, &list) == nil && json.Unmarshal(list[0], &given) == nil &&
+		json.Unmarshal(list[1], &id) == nil && id != nil {
 		*t = sampledToken{float32(math.NaN()), *id, true}
 		if given != nil {
 			t.logprob = float32(*given)
@@ -88,7 +90,8 @@ func (t *sampledToken) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// tokenIDs are the ids of a prompt: of hundreds of thousands, which the decoder reads one by one with much ado.
+// tokenIDs are the ids of a prompt: of hundreds of thousands, which the decoder reads
+// one by one with much ado.
 type tokenIDs []int32
 
 // UnmarshalJSON reads a list of whole numbers, or null.

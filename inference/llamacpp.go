@@ -52,8 +52,10 @@ func (t *llamaTurn) render(ctx context.Context, messages []Message, prompts bool
 	var answer struct {
 		Tokens tokenIDs `json:"tokens"`
 	}
-	// As the server cuts the prompts of chats: the template's text lacks the token that begins every prompt.
-	if err := t.native(ctx, "/tokenize", map[string]any{"content": text, "add_special": true, "parse_special": true}, &answer); err != nil {
+	// As the server cuts the prompts of chats: the template's text lacks the token
+	// that begins every prompt.
+	if err := t.native(ctx, "/tokenize", map[string]any{"content": text, "add_special": true, "parse_special": true},
+		&answer); err != nil {
 		return nil, err
 	}
 	return rendered(t.root+"/tokenize", answer.Tokens)
@@ -81,7 +83,8 @@ func (t *llamaTurn) chat(messages []Message, prompts bool, continues any) Reques
 	return request
 }
 
-// end finds the end of the last answer by its stop token: the server would go on with an answer that is rendered last, instead of ending it. The conversation before the
+// end finds the end of the last answer by its stop token: the server would go on with
+// an answer that is rendered last, instead of ending it. The conversation before the
 // answer says where to look.
 func (t *llamaTurn) end(ctx context.Context, messages []Message, whole, sample []int32) (int, bool, error) {
 	before, err := t.render(ctx, messages[:len(messages)-1], true)
@@ -99,14 +102,17 @@ func (t *llamaTurn) end(ctx context.Context, messages []Message, whole, sample [
 	return begin + stop + 1, true, nil
 }
 
-// neutral are the settings of llama.cpp that no run can set, as they change nothing: an operator may have set others for the server.
+// neutral are the settings of llama.cpp that no run can set, as they change nothing: an operator
+// may have set others for the server.
 var neutral = map[string]any{
-	"typical_p": 1, "top_n_sigma": -1, "xtc_probability": 0, "dynatemp_range": 0, "dry_multiplier": 0, "mirostat": 0, "adaptive_target": -1, "ignore_eos": false,
+	"typical_p": 1, "top_n_sigma": -1, "xtc_probability": 0, "dynatemp_range": 0, "dry_multiplier": 0, "mirostat": 0,
+	"adaptive_target": -1, "ignore_eos": false,
 }
 
 // llamaFields are the fields by which /completion samples from another distribution.
 var llamaFields = []string{
-	"logit_bias", "ignore_eos", "grammar", "json_schema", "typical_p", "top_n_sigma", "xtc_probability", "dry_multiplier", "mirostat", "dynatemp_range", "dynatemp_exponent",
+	"logit_bias", "ignore_eos", "grammar", "json_schema", "typical_p", "top_n_sigma", "xtc_probability",
+	"dry_multiplier", "mirostat", "dynatemp_range", "dynatemp_exponent",
 	"adaptive_target", "samplers",
 }
 
@@ -144,9 +150,12 @@ func (t *llamaTurn) sample(ctx context.Context, prompt []int32, most, _ int) (*R
 	}
 	s := t.request.Sample
 	for name, value := range map[string]any{
-		"model": t.request.Model, "prompt": prompt, "n_predict": most, "return_tokens": true, "n_probs": max(1, t.request.TopLogprobs), "post_sampling_probs": true, "cache_prompt": true, "stream": false,
+		"model": t.request.Model, "prompt": prompt, "n_predict": most, "return_tokens": true,
+		"n_probs": max(1, t.request.TopLogprobs), "post_sampling_probs": true,
+		"cache_prompt": true, "stream": false,
 		"temperature": s.Temperature, "stop": s.Stop,
-		"response_fields": []string{"tokens", "content", "tokens_evaluated", "tokens_predicted", "stop_type", "completion_probabilities"},
+		"response_fields": []string{"tokens", "content", "tokens_evaluated", "tokens_predicted", "stop_type",
+			"completion_probabilities"},
 	} {
 		fields[name] = value
 	}
@@ -171,7 +180,8 @@ func (t *llamaTurn) sample(ctx context.Context, prompt []int32, most, _ int) (*R
 		switch {
 		case err == nil && s.came:
 			if t.said.unmeasured {
-				s.whole.Choices[0].TokenIDs, s.whole.Choices[0].logprobs, s.whole.unmeasured = slices.Concat(tokenIDs{}, t.said.ids), nil, true
+				s.whole.Choices[0].TokenIDs, s.whole.Choices[0].logprobs, s.whole.unmeasured = slices.Concat(tokenIDs{},
+					t.said.ids), nil, true
 			}
 			t.made.Content = string(t.said.text)
 			return &s.whole, nil
@@ -188,8 +198,9 @@ func (t *llamaTurn) sample(ctx context.Context, prompt []int32, most, _ int) (*R
 	return t.made.response(), nil
 }
 
-// part reads an event of a stream. From a token on that has no log-probability, or that the stream has left out, none is told: the turn is text alone. The answer goes on all the same, as one
-// that is sampled anew would have such tokens less often.
+// part reads an event of a stream. From a token on that has no log-probability, or that the stream
+// has left out, none is told: the turn is text alone. The answer goes on all the same, as one that
+// is sampled anew would have such tokens less often.
 func (t *llamaTurn) part(s *streamed, read func(into any) *Failure) (*Response, error) {
 	var made completion
 	if failure := read(&made); failure != nil {
@@ -197,7 +208,8 @@ func (t *llamaTurn) part(s *streamed, read func(into any) *Failure) (*Response, 
 	}
 	told := &t.said
 	if least := told.count + len(made.Tokens); int(made.Predicted) < least {
-		return nil, fmt.Errorf("%w: the stream has had %d tokens, and the server counts %d", ErrTokens, least, made.Predicted)
+		return nil, fmt.Errorf("%w: the stream has had %d tokens, and the server counts %d", ErrTokens, least,
+			made.Predicted)
 	}
 	told.tailless = made.Stop && int(made.Predicted) > told.count+len(made.Tokens)
 	told.count = int(made.Predicted)
@@ -237,7 +249,8 @@ func (m completion) response() *Response {
 		return r // the list ends before the text that stopped it, and lacks tokens that end within a character
 	}
 	for i, e := range m.Sampled {
-		if e.ID != m.Tokens[i] || e.Prob == nil || len(e.Top) == 0 { // one that a draft model has proposed has no probability, but says 1
+		// one that a draft model has proposed has no probability, but says 1
+		if e.ID != m.Tokens[i] || e.Prob == nil || len(e.Top) == 0 {
 			choice.Logprobs.Content = nil
 			return r
 		}
@@ -262,8 +275,9 @@ func logOf(p float64) *logprob {
 // mark stands for a message in a rendering that shows what is put before it or behind it.
 const mark = "\u2402rondo\u2403"
 
-// read has the server go on with the sample as the beginning of an answer, and takes the message that it reads there. The model is made to add no more than a stop token.
-// What was cut, or ended with a stop text, is text alone.
+// read has the server go on with the sample as the beginning of an answer, and takes the message
+// that it reads there. The model is made to add no more than a stop token. What was cut, or ended
+// with a stop text, is text alone.
 func (t *llamaTurn) read(ctx context.Context, answer *Response) error {
 	choice := &answer.Choices[0]
 	choice.Message.Role, choice.Message.Content = roleAssistant, t.made.Content
@@ -296,7 +310,8 @@ func (t *llamaTurn) read(ctx context.Context, answer *Response) error {
 	err = t.post(ctx, t.base+"/chat/completions", withoutLogprobs{request}, &message)
 	var f *Failure
 	switch {
-	case errors.As(err, &f) && f.Status == http.StatusInternalServerError: // it is not what the template's parser expects: a chat would have failed
+	// it is not what the template's parser expects: a chat would have failed
+	case errors.As(err, &f) && f.Status == http.StatusInternalServerError:
 		return nil
 	case err != nil:
 		return t.lacks(err)
@@ -308,8 +323,9 @@ func (t *llamaTurn) read(ctx context.Context, answer *Response) error {
 	return nil
 }
 
-// whole is the text of an answer's tokens, the first so many of which were recorded before, with the special ones. Where the stream has left out tokens, it is put together from what the
-// stream said, and the special tokens apart.
+// whole is the text of an answer's tokens, the first so many of which were recorded before, with
+// the special ones. Where the stream has left out tokens, it is put together from what the stream
+// said, and the special tokens apart.
 func (t *llamaTurn) whole(ctx context.Context, ids []int32, recorded int) (string, error) {
 	if !t.said.lacking() {
 		return t.detokenized(ctx, ids)
@@ -367,20 +383,23 @@ func (w withoutLogprobs) MarshalJSON() ([]byte, error) {
 // question is the conversation before an answer that is to be read: what it was does not matter.
 func question() []Message { return []Message{{Role: "user", Content: "."}} }
 
-// begun is a message with a text as what the assistant has said so far, and the field in which it goes on. A server opens the thoughts of such a message itself, so that
-// a text that begins with them is put behind that.
+// begun is a message with a text as what the assistant has said so far, and the field in which it
+// goes on. A server opens the thoughts of such a message itself, so that a text that begins with
+// them is put behind that.
 func (t *llamaTurn) begun(ctx context.Context, text string) (said Message, field string, err error) {
 	asked, err := t.text(ctx, question(), true, nil)
 	if err != nil {
 		return said, "", err
 	}
-	opened, err := t.text(ctx, append(question(), Message{Role: roleAssistant, Thoughts: Thoughts{ReasoningContent: mark}}), false, fieldReasoningContent)
+	opened, err := t.text(ctx, append(question(), Message{Role: roleAssistant,
+		Thoughts: Thoughts{ReasoningContent: mark}}), false, fieldReasoningContent)
 	if err != nil {
 		return said, "", err
 	}
 	if opening, is := strings.CutSuffix(opened, mark); is {
 		if thoughts, thinks := strings.CutPrefix(asked+text, opening); thinks {
-			return Message{Role: roleAssistant, Thoughts: Thoughts{ReasoningContent: thoughts}}, fieldReasoningContent, nil
+			return Message{Role: roleAssistant, Thoughts: Thoughts{ReasoningContent: thoughts}},
+				fieldReasoningContent, nil
 		}
 	}
 	return Message{Role: roleAssistant, Content: text}, "content", nil

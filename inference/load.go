@@ -14,7 +14,8 @@ import (
 // Load is what a server says of how much it has to do.
 type Load struct {
 	Running, Waiting int // requests
-	// KVUsage is the part of the memory for keys and values that is in use, 0 to 1; 0 where the server does not say.
+	// KVUsage is the part of the memory for keys and values that is in use, 0 to 1; 0 where
+	// the server does not say.
 	KVUsage float64
 }
 
@@ -27,7 +28,8 @@ const (
 	kvUsage
 )
 
-// engineMetrics are the gauges of engines. vLLM has had another name for the same before; llama.cpp has dropped its own.
+// engineMetrics are the gauges of engines. vLLM has had another name for the same before;
+// llama.cpp has dropped its own.
 var engineMetrics = map[string]metric{
 	"vllm:num_requests_running":     running,
 	"vllm:num_requests_waiting":     waiting,
@@ -51,7 +53,8 @@ const (
 // errNoLoad is the error of a page of metrics that says nothing of requests.
 var errNoLoad = errors.New("it has no metrics of vLLM, SGLang or llama.cpp")
 
-// Load reads a server's metrics. Those of several engines behind one address count together. Its error is a *Failure.
+// Load reads a server's metrics. Those of several engines behind one address count together.
+// Its error is a *Failure.
 func (c *Client) Load(ctx context.Context, endpoint string) (load Load, err error) {
 	url := strings.TrimSuffix(strings.TrimSuffix(endpoint, "/"), "/v1") + "/metrics"
 	err = c.page(ctx, url, func(body io.Reader) error {

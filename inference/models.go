@@ -21,8 +21,9 @@ type Model struct {
 	OwnedBy string `json:"owned_by"`
 	// Parent is the model of which this one is an adapter.
 	Parent string `json:"parent"`
-	// Context is how many tokens prompt and answer have together, 0 where the server does not say. Trained is how many the model was trained
-	// with, which llama.cpp says of models that it has not loaded.
+	// Context is how many tokens prompt and answer have together, 0 where the server does
+	// not say. Trained is how many the model was trained with, which llama.cpp says of
+	// models that it has not loaded.
 	Context int `json:"-"`
 	Trained int `json:"-"`
 }
@@ -60,7 +61,8 @@ func (c *Client) get(ctx context.Context, url string, answer any) error {
 	})
 }
 
-// page hands what a server answers under an address to a function, which bounds how much it reads. Its error is a *Failure.
+// page hands what a server answers under an address to a function, which bounds how much it reads.
+// Its error is a *Failure.
 func (c *Client) page(ctx context.Context, url string, take func(io.Reader) error) error {
 	failed := func(err error) error { return &Failure{Class: events.ClassEndpoint, Err: redactError(err, c.APIKey)} }
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -73,11 +75,13 @@ func (c *Client) page(ctx context.Context, url string, take func(io.Reader) erro
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		var op *net.OpError
-		return &Failure{Class: events.ClassEndpoint, Away: errors.As(err, &op) && op.Op == "dial", Err: redactError(err, c.APIKey)}
+		return &Failure{Class: events.ClassEndpoint, Away: errors.As(err, &op) && op.Op == "dial",
+			Err: redactError(err, c.APIKey)}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return &Failure{Class: events.ClassEndpoint, Status: resp.StatusCode, Err: fmt.Errorf("%s answered %s", url, resp.Status)}
+		return &Failure{Class: events.ClassEndpoint, Status: resp.StatusCode,
+			Err: fmt.Errorf("%s answered %s", url, resp.Status)}
 	}
 	if err := take(resp.Body); err != nil {
 		return failed(fmt.Errorf("answer of %s: %w", url, err))

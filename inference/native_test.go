@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/inference/tokenstest"
 )
 
-// grown is an event of SGLang's, of tokens with their log-probabilities, where the server counts so many in all. meta are more fields of meta_info.
+// grown is an event of SGLang's, of tokens with their log-probabilities, where the server counts so
+// many in all. meta are more fields of meta_info.
 func grown(count int, meta string, ids ...int) string {
 	list, triples := []string{}, []string{}
 	for _, id := range ids {
@@ -25,7 +26,8 @@ func grown(count int, meta string, ids ...int) string {
 		strings.Join(list, ","), count, strings.Join(triples, ","), meta))
 }
 
-// next is an event of llama.cpp's, of a token with its probability, where the server counts so many in all.
+// next is an event of llama.cpp's, of a token with its probability, where the
+// server counts so many in all.
 func next(count, id int, text string) string {
 	return event(fmt.Sprintf(`"content":%q,"tokens":[%d],"stop":false,"tokens_predicted":%d,"tokens_evaluated":2,"completion_probabilities":[{"id":%d,"prob":0.5,"top_probs":[{"id":%d,"prob":0.5}]}]`,
 		text, id, count, id, id))
@@ -38,7 +40,8 @@ func stops(count int, why string) string {
 
 const null = `,"finish_reason":null`
 
-// TestHostileNativeStreams: a stream of an engine's own form that contradicts itself costs a try, and says why. Tokens that came before are recorded, if they are behind the prompt.
+// TestHostileNativeStreams: a stream of an engine's own form that contradicts itself costs a try,
+// and says why. Tokens that came before are recorded, if they are behind the prompt.
 func TestHostileNativeStreams(t *testing.T) {
 	good, llama := grown(2, null, 7, 8), next(1, 7, "a")+next(2, 8, "b")
 	for name, c := range map[string]struct {
@@ -46,28 +49,48 @@ func TestHostileNativeStreams(t *testing.T) {
 		recorded             int
 		away                 bool
 	}{
-		"no end":           {inference.EngineSGLang, good, "the stream ended within the answer", 2, false},
-		"another prompt":   {inference.EngineSGLang, strings.Replace(good, `"prompt_tokens":2`, `"prompt_tokens":3`, 1), "another prompt", 0, false},
-		"no prompt":        {inference.EngineSGLang, strings.Replace(good, `"prompt_tokens":2,`, ``, 1), "the stream ended within the answer", 0, false},
-		"changed":          {inference.EngineSGLang, good + grown(3, null, 7, 9, 9), "token 1 of the stream was 8, and is 9", 2, false},
-		"lacks some":       {inference.EngineSGLang, good + grown(5, null, 9), "and its next event 1, of which the server counts 5", 2, false},
-		"has fewer":        {inference.EngineSGLang, good + grown(1, null, 7), "and its next event 1, of which the server counts 1", 2, false},
-		"another list":     {inference.EngineSGLang, good + strings.Replace(grown(3, null, 9), `"output_ids":[9]`, `"output_ids":[3]`, 1), "name other tokens", 2, false},
-		"no probabilities": {inference.EngineSGLang, good + event(`"output_ids":[7,8,9],"meta_info":{"prompt_tokens":2,"completion_tokens":3}`), "name other tokens", 2, false},
-		"an error":         {inference.EngineSGLang, good + event(`"error":{"message":"the engine is dead","code":500}`), "the engine is dead", 2, false},
-		"a status": {inference.EngineSGLang, good + grown(2, `,"finish_reason":{"type":"abort","message":"the engine is dead","status_code":503}`, 7, 8),
+		"no end": {inference.EngineSGLang, good, "the stream ended within the answer", 2, false},
+		"another prompt": {inference.EngineSGLang, strings.Replace(good, `"prompt_tokens":2`, `"prompt_tokens":3`, 1),
+			"another prompt", 0, false},
+		"no prompt": {inference.EngineSGLang, strings.Replace(good, `"prompt_tokens":2,`, ``, 1),
+			"the stream ended within the answer", 0, false},
+		"changed": {inference.EngineSGLang, good + grown(3, null, 7, 9, 9),
+			"token 1 of the stream was 8, and is 9", 2, false},
+		"lacks some": {inference.EngineSGLang, good + grown(5, null, 9),
+			"and its next event 1, of which the server counts 5", 2, false},
+		"has fewer": {inference.EngineSGLang, good + grown(1, null, 7),
+			"and its next event 1, of which the server counts 1", 2, false},
+		"another list": {inference.EngineSGLang, good +
+			strings.Replace(grown(3, null, 9), `"output_ids":[9]`, `"output_ids":[3]`, 1),
+			"name other tokens", 2, false},
+		"no probabilities": {inference.EngineSGLang, good +
+			event(`"output_ids":[7,8,9],"meta_info":{"prompt_tokens":2,"completion_tokens":3}`),
+			"name other tokens", 2, false},
+		"an error": {inference.EngineSGLang, good +
+			event(`"error":{"message":"the engine is dead","code":500}`), "the engine is dead", 2, false},
+		"a status": {inference.EngineSGLang, good + grown(2,
+			`,"finish_reason":{"type":"abort","message":"the engine is dead","status_code":503}`, 7, 8),
 			"the engine is dead", 2, true},
-		"too many":        {inference.EngineSGLang, good + grown(1001, null, slices.Repeat([]int{3}, 999)...), "more than the 1000 tokens", 2, false},
-		"goes on":         {inference.EngineSGLang, good + grown(2, `,"finish_reason":{"type":"stop","matched":8}`, 7, 8) + grown(3, null, 9), "goes on behind the end", 0, false},
-		"llama: no end":   {inference.EngineLlamaCPP, llama, "the stream ended within the answer", 2, false},
-		"llama: prompt":   {inference.EngineLlamaCPP, strings.ReplaceAll(llama, `"tokens_evaluated":2`, `"tokens_evaluated":9`), "another prompt", 0, false},
-		"llama: fewer":    {inference.EngineLlamaCPP, llama + next(2, 9, "c"), "the stream has had 3 tokens, and the server counts 2", 2, false},
-		"llama: error":    {inference.EngineLlamaCPP, llama + event(`"error":{"message":"the slot is dead","code":500}`), "the slot is dead", 2, false},
-		"llama: too many": {inference.EngineLlamaCPP, next(1, 7, "a") + strings.Repeat(`data: {"tokens":[3],"tokens_predicted":5000}`+"\n\n", 2), "the server counts 5000", 1, false},
+		"too many": {inference.EngineSGLang, good + grown(1001, null, slices.Repeat([]int{3}, 999)...),
+			"more than the 1000 tokens", 2, false},
+		"goes on": {inference.EngineSGLang, good +
+			grown(2, `,"finish_reason":{"type":"stop","matched":8}`, 7, 8) + grown(3, null, 9),
+			"goes on behind the end", 0, false},
+		"llama: no end": {inference.EngineLlamaCPP, llama, "the stream ended within the answer", 2, false},
+		"llama: prompt": {inference.EngineLlamaCPP, strings.ReplaceAll(llama, `"tokens_evaluated":2`,
+			`"tokens_evaluated":9`), "another prompt", 0, false},
+		"llama: fewer": {inference.EngineLlamaCPP, llama + next(2, 9, "c"),
+			"the stream has had 3 tokens, and the server counts 2", 2, false},
+		"llama: error": {inference.EngineLlamaCPP, llama +
+			event(`"error":{"message":"the slot is dead","code":500}`), "the slot is dead", 2, false},
+		"llama: too many": {inference.EngineLlamaCPP, next(1, 7, "a") +
+			strings.Repeat(`data: {"tokens":[3],"tokens_predicted":5000}`+"\n\n", 2),
+			"the server counts 5000", 1, false},
 	} {
 		_, recorded, err := completeAt(t.Context(), clientOf(stream{events: c.stream}), c.engine)
 		failure, is := errors.AsType[*inference.Failure](err)
-		if !is || failure.Permanent || failure.Away != c.away || !strings.Contains(failure.Error(), c.says) || count(recorded) != c.recorded {
+		if !is || failure.Permanent || failure.Away != c.away || !strings.Contains(failure.Error(), c.says) ||
+			count(recorded) != c.recorded {
 			t.Errorf("%s: %d tokens are recorded, and %v", name, count(recorded), err)
 		}
 		for _, p := range recorded {
@@ -78,18 +101,22 @@ func TestHostileNativeStreams(t *testing.T) {
 	}
 }
 
-// TestVersionsOfEvents: SGLang labels an event with the version that the server has when it is sent. Tokens that were sampled while that changed have none, unless the end says it.
+// TestVersionsOfEvents: SGLang labels an event with the version that the server has when it is
+// sent. Tokens that were sampled while that changed have none, unless the end says it.
 func TestVersionsOfEvents(t *testing.T) {
 	of := func(v int) string { return fmt.Sprintf(`,"weight_version":"%d"`, v) }
-	begun := grown(1, null+of(3), 1) + grown(2, null+of(3), 1, 2) + grown(4, null+of(4), 1, 2, 7, 8) + grown(5, null+of(4), 1, 2, 7, 8, 9)
+	begun := grown(1, null+of(3), 1) + grown(2, null+of(3), 1, 2) + grown(4, null+of(4), 1, 2, 7, 8) +
+		grown(5, null+of(4), 1, 2, 7, 8, 9)
 	want := []events.VersionSpan{{Version: 3, End: 2}, {Version: -1, Start: 2, End: 4}, {Version: 4, Start: 4, End: 5}}
 	_, recorded, _ := completeAt(t.Context(), clientOf(stream{events: begun}), inference.EngineSGLang)
 	if len(recorded) != 1 || !slices.Equal(recorded[0].VersionSpans, want) {
 		t.Errorf("recorded are %+v, want %+v", recorded, want)
 	}
 	spans := `,"weight_versions":[{"version":"3","start":0,"end":3},{"version":"4","start":3,"end":5}],"finish_reason":{"type":"length"}`
-	for end, want := range map[string][]events.VersionSpan{spans: {{Version: 3, End: 3}, {Version: 4, Start: 3, End: 5}}, `,"finish_reason":{"type":"length"}`: want} {
-		answer, _, err := completeAt(t.Context(), clientOf(stream{events: begun + grown(5, of(4)+end, 1, 2, 7, 8, 9)}), inference.EngineSGLang)
+	for end, want := range map[string][]events.VersionSpan{spans: {{Version: 3, End: 3},
+		{Version: 4, Start: 3, End: 5}}, `,"finish_reason":{"type":"length"}`: want} {
+		answer, _, err := completeAt(t.Context(), clientOf(stream{events: begun + grown(5, of(4)+end, 1, 2, 7, 8, 9)}),
+			inference.EngineSGLang)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +145,8 @@ func (o *once) RoundTrip(r *http.Request) (*http.Response, error) {
 	return stream{events: o.events}.RoundTrip(r)
 }
 
-// TestAbortedEvents: where SGLang gives up an answer whose events hold what is new, the last one has the last token once more, or lacks some before it. What is certain is gone on with.
+// TestAbortedEvents: where SGLang gives up an answer whose events hold what is new, the last one
+// has the last token once more, or lacks some before it. What is certain is gone on with.
 func TestAbortedEvents(t *testing.T) {
 	const gone = `,"finish_reason":{"type":"abort"}`
 	begun := grown(1, null, 7) + grown(3, null, 8, 9)
@@ -126,8 +154,10 @@ func TestAbortedEvents(t *testing.T) {
 		last string
 		ids  int
 	}{
-		"nothing new": {grown(3, gone), 3}, "all": {grown(4, gone, 7, 8, 9, 1), 4}, "the last once more": {grown(3, gone, 9), 3}, "lacks some": {grown(6, gone, 1), 3},
-		"all log-probabilities": {strings.Replace(grown(4, gone, 7, 8, 9, 1), `"output_ids":[7,8,9,1]`, `"output_ids":[1]`, 1), 4},
+		"nothing new": {grown(3, gone), 3}, "all": {grown(4, gone, 7, 8, 9, 1), 4},
+		"the last once more": {grown(3, gone, 9), 3}, "lacks some": {grown(6, gone, 1), 3},
+		"all log-probabilities": {strings.Replace(grown(4, gone, 7, 8, 9, 1), `"output_ids":[7,8,9,1]`,
+			`"output_ids":[1]`, 1), 4},
 	} {
 		_, recorded, err := completeAt(t.Context(), clientOf(&once{events: begun + c.last}), inference.EngineSGLang)
 		if err == nil || count(recorded) != c.ids {
@@ -136,16 +166,20 @@ func TestAbortedEvents(t *testing.T) {
 	}
 }
 
-// TestTokensWithoutProbability: llama.cpp has no log-probabilities for tokens that end within a character and for those of a draft model, and its streams leave the former out. The turn is text
-// alone, and the message is that of a whole answer, whether it was begun before or not. It is not sampled anew, as it would lose such tokens then.
+// TestTokensWithoutProbability: llama.cpp has no log-probabilities for tokens that end within a
+// character and for those of a draft model, and its streams leave the former out. The turn is text
+// alone, and the message is that of a whole answer, whether it was begun before or not. It is not
+// sampled anew, as it would lose such tokens then.
 func TestTokensWithoutProbability(t *testing.T) {
 	for name, c := range map[string]struct {
 		draft bool
 		words string
 		cut   int
 	}{
-		"character": {false, "I read \U0001f642 now.", 0}, "draft": {true, "I read it now.", 0}, "character behind a break": {false, "I read \U0001f642 now.", 8},
-		"character at the end": {false, "I read it now.\U0001f642", 0}, "many": {false, strings.Repeat("\U0001f642 is \U0001f643 ", 20) + ".", 8},
+		"character": {false, "I read \U0001f642 now.", 0}, "draft": {true, "I read it now.", 0},
+		"character behind a break": {false, "I read \U0001f642 now.", 8},
+		"character at the end":     {false, "I read it now.\U0001f642", 0},
+		"many":                     {false, strings.Repeat("\U0001f642 is \U0001f643 ", 20) + ".", 8},
 	} {
 		s := tokenstest.New(t, "Qwen3", nil).LlamaCPP()
 		said := s.Template.Answer("I think of it.", c.words, "a")
@@ -184,7 +218,8 @@ func TestTokensWithoutProbability(t *testing.T) {
 			turns = append(turns, turn)
 		}
 		for i, turn := range turns {
-			if !turn.TextOnly || !slices.Contains(turn.Lacks, events.LackLogprobs) || turn.Content != c.words || turn.Reasoning == nil || turn.Reasoning.Text != "I think of it." || len(turn.ToolCalls) != 1 {
+			if !turn.TextOnly || !slices.Contains(turn.Lacks, events.LackLogprobs) || turn.Content != c.words ||
+				turn.Reasoning == nil || turn.Reasoning.Text != "I think of it." || len(turn.ToolCalls) != 1 {
 				t.Errorf("%s: turn %d is %+v", name, i, turn)
 			}
 		}
@@ -194,10 +229,12 @@ func TestTokensWithoutProbability(t *testing.T) {
 	}
 }
 
-// TestSilentTokens: special tokens have no text in llama.cpp's stream. Where the text is put together, as some tokens have no ids, they are in it.
+// TestSilentTokens: special tokens have no text in llama.cpp's stream. Where the text is put
+// together, as some tokens have no ids, they are in it.
 func TestSilentTokens(t *testing.T) {
 	begun := next(1, 7, "a") + next(2, 9, "") + next(4, 8, "\u00e9")
-	for end, want := range map[string]string{next(5, 1, "") + stops(5, "eos"): "a<S>\u00e9", stops(5, "eos"): ""} { // in the second one the stop token ends within a character
+	// in the second one the stop token ends within a character
+	for end, want := range map[string]string{next(5, 1, "") + stops(5, "eos"): "a<S>\u00e9", stops(5, "eos"): ""} {
 		asked := ""
 		server := stream{events: begun + end, asked: func(path, body string) {
 			if path == "/v1/chat/completions" {
@@ -214,7 +251,8 @@ func TestSilentTokens(t *testing.T) {
 			t.Errorf("the turn is %+v, and %d tokens are recorded: %v", turn, count(recorded), err)
 		}
 		var chat struct{ Messages []inference.Message }
-		if want != "" && (json.Unmarshal([]byte(asked), &chat) != nil || chat.Messages[len(chat.Messages)-1].Content != want) {
+		if want != "" && (json.Unmarshal([]byte(asked), &chat) != nil ||
+			chat.Messages[len(chat.Messages)-1].Content != want) {
 			t.Errorf("%+v was read", chat.Messages)
 		}
 		if want == "" && (asked != "" || turn.Content != "a\u00e9") {
@@ -223,7 +261,8 @@ func TestSilentTokens(t *testing.T) {
 	}
 }
 
-// TestPenaltyCountsAnew: SGLang's penalty on repetition is on what its own request has sampled, so that an answer that would be gone on with is asked for as a whole.
+// TestPenaltyCountsAnew: SGLang's penalty on repetition is on what its own request has sampled, so
+// that an answer that would be gone on with is asked for as a whole.
 func TestPenaltyCountsAnew(t *testing.T) {
 	for engine, as := range streaming {
 		s := as(tokenstest.New(t, "Qwen3", func(string) (string, string) { return long(), "" }))

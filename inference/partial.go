@@ -10,11 +10,13 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// An answer that the server aborts half way, as servers do that take up new weights, is gone on with from the tokens that there are. So is one of which the log has pieces.
+// An answer that the server aborts half way, as servers do that take up new weights, is gone on
+// with from the tokens that there are. So is one of which the log has pieces.
 const (
 	// maxParts bounds how often.
 	maxParts = 16
-	// partRest is how long the server is left alone before the first time, each time twice as long up to mostPartRest, and partWait how long one is waited for that takes no requests.
+	// partRest is how long the server is left alone before the first time, each time twice as long
+	// up to mostPartRest, and partWait how long one is waited for that takes no requests.
 	partRest     = 100 * time.Millisecond
 	mostPartRest = 2 * time.Second
 	partWait     = 30 * time.Second
@@ -70,10 +72,12 @@ func (p *parts) add(r *Response) error {
 	return nil
 }
 
-// response is the answer of all parts, which ends as the last one does. Its message is still to be read.
+// response is the answer of all parts, which ends as the last one does. Its
+// message is still to be read.
 func (p *parts) response(prompt []int32, last *Response) *Response {
 	end := &last.Choices[0]
-	r := &Response{sent: p.sent, took: p.took, parts: p.count, PromptTokenIDs: prompt, Choices: choices{{FinishReason: end.FinishReason, StopReason: end.StopReason, TokenIDs: p.ids}}}
+	r := &Response{sent: p.sent, took: p.took, parts: p.count, PromptTokenIDs: prompt,
+		Choices: choices{{FinishReason: end.FinishReason, StopReason: end.StopReason, TokenIDs: p.ids}}}
 	r.Choices[0].logprobs = p.logprobs
 	r.beside = &p.beside
 	if p.unmeasured {
@@ -86,8 +90,10 @@ func (p *parts) response(prompt []int32, last *Response) *Response {
 	return r
 }
 
-// whole is an answer to its end: p is what there is of it. Where the server aborts it, a prompt that ends with what was sampled so far asks for the rest. Each part has the versions that
-// sampled it. An answer that stays aborted is returned so, as are one of which there is nothing yet and one whose tokens cannot be used.
+// whole is an answer to its end: p is what there is of it. Where the server aborts it, a prompt
+// that ends with what was sampled so far asks for the rest. Each part has the versions that sampled
+// it. An answer that stays aborted is returned so, as are one of which there is nothing yet and one
+// whose tokens cannot be used.
 func (s sampler) whole(ctx context.Context, prompt []int32, most, routed int, p parts) (*Response, error) {
 	asked := 0
 	for rest := partRest; ; rest = min(2*rest, mostPartRest) {
@@ -124,8 +130,10 @@ func (s sampler) whole(ctx context.Context, prompt []int32, most, routed int, p 
 	}
 }
 
-// again asks for the rest of an answer, and waits for a server that takes no requests for a while. Where more of the answer is recorded, the next request is behind that.
-func (s sampler) again(ctx context.Context, prompt []int32, most, routed int, rest time.Duration) (answer *Response, err error) {
+// again asks for the rest of an answer, and waits for a server that takes no requests for a while.
+// Where more of the answer is recorded, the next request is behind that.
+func (s sampler) again(ctx context.Context, prompt []int32, most, routed int,
+	rest time.Duration) (answer *Response, err error) {
 	if err := leave(ctx, rest); err != nil {
 		return nil, err
 	}
@@ -152,7 +160,8 @@ func patiently(ctx context.Context, rest time.Duration, away func(*Failure) bool
 	}
 }
 
-// unreached reports whether a request that may be made twice can be made again: the server is away, or its connection broke.
+// unreached reports whether a request that may be made twice can be made again: the server is away,
+// or its connection broke.
 func unreached(f *Failure) bool {
 	broke := f.Class == events.ClassEndpoint && f.Status == 0 && !f.Permanent && !f.Timeout() && !f.Exhausted()
 	return broke || f.Away || f.Throttled

@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/inference/tokenstest"
 )
 
-// aborting is a server that gives an answer in so many parts, each of another version of the weights, and takes no request behind the first.
+// aborting is a server that gives an answer in so many parts, each of another version of the
+// weights, and takes no request behind the first.
 func aborting(t *testing.T, engine string, whole string, parts int) *tokenstest.Server {
 	s := engines[engine](tokenstest.New(t, "Qwen3", nil))
 	asked, paused := 0, false
@@ -43,7 +44,8 @@ func aborting(t *testing.T, engine string, whole string, parts int) *tokenstest.
 	return s
 }
 
-// TestAbortedTurns: a turn that the server aborts goes on from its tokens. Every token is there once, with its log-probability and its version, and the message is that of all.
+// TestAbortedTurns: a turn that the server aborts goes on from its tokens. Every token is there
+// once, with its log-probability and its version, and the message is that of all.
 func TestAbortedTurns(t *testing.T) {
 	for _, engine := range []string{"vLLM", "SGLang"} {
 		t.Run(engine, func(t *testing.T) {
@@ -66,23 +68,28 @@ func TestAbortedTurns(t *testing.T) {
 				if !slices.Equal(asked.Prompt, slices.Concat(prompt, ids)) {
 					t.Errorf("part %d was asked behind another prompt", i)
 				}
-				spans = append(spans, events.VersionSpan{Version: int64(i + 1), Start: len(ids), End: len(ids) + len(asked.Sampled)})
+				spans = append(spans, events.VersionSpan{Version: int64(i + 1), Start: len(ids),
+					End: len(ids) + len(asked.Sampled)})
 				ids = append(ids, asked.Sampled...)
 				for n := range asked.Sampled {
 					logprobs = append(logprobs, tokenstest.Logprob(n))
 				}
 			}
-			if len(spans) != 3 || !slices.Equal(turn.TokenIDs, ids) || !slices.Equal(turn.Logprobs, logprobs) || !slices.Equal(turn.VersionSpans, spans) || turn.PolicyVersion != 1 {
+			if len(spans) != 3 || !slices.Equal(turn.TokenIDs, ids) || !slices.Equal(turn.Logprobs, logprobs) ||
+				!slices.Equal(turn.VersionSpans, spans) || turn.PolicyVersion != 1 {
 				t.Errorf("the turn is %+v, want spans %+v", turn, spans)
 			}
-			if turn.Content != "I read it now." || turn.Reasoning == nil || turn.Reasoning.Text != "I think of it." || len(turn.ToolCalls) != 1 || turn.FinishReason != "tool_calls" {
-				t.Errorf("the message is %q with %+v and %+v, %s", turn.Content, turn.Reasoning, turn.ToolCalls, turn.FinishReason)
+			if turn.Content != "I read it now." || turn.Reasoning == nil || turn.Reasoning.Text != "I think of it." ||
+				len(turn.ToolCalls) != 1 || turn.FinishReason != "tool_calls" {
+				t.Errorf("the message is %q with %+v and %+v, %s", turn.Content, turn.Reasoning,
+					turn.ToolCalls, turn.FinishReason)
 			}
 		})
 	}
 }
 
-// TestAbortsAreBounded: an answer of all parts has no more tokens than one, and a server that only aborts is given up.
+// TestAbortsAreBounded: an answer of all parts has no more tokens than one, and a server that
+// only aborts is given up.
 func TestAbortsAreBounded(t *testing.T) {
 	s := tokenstest.New(t, "Qwen3", func(string) (string, string) { return "so we go ", "abort" })
 	k := newTalk(t, s)

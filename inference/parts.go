@@ -19,7 +19,8 @@ type saidMessage struct {
 	called    bool      // in function_call, the older field, which nobody reads
 }
 
-// UnmarshalJSON reads a content in either form. The list is kept where it has thoughts, which stand in no other field then.
+// UnmarshalJSON reads a content in either form. The list is kept where it has thoughts, which
+// stand in no other field then.
 func (m *saidMessage) UnmarshalJSON(data []byte) error {
 	type plain saidMessage // without this method
 	var in struct {

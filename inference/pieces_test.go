@@ -19,11 +19,13 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// toy is an engine in memory that speaks the paths of tokens of one kind. Each token of its answers ends the answer with a chance of one in toyMean. It dies within a request where die says so.
+// toy is an engine in memory that speaks the paths of tokens of one kind. Each token of its answers
+// ends the answer with a chance of one in toyMean. It dies within a request where die says so.
 type toy struct {
 	t      *testing.T
 	engine string
-	// fixed: what it samples follows from the prompt and the place alone. Else it follows from the seed of each request, or from nothing where it is unseeded, as with many engines.
+	// fixed: what it samples follows from the prompt and the place alone. Else it follows from the
+	// seed of each request, or from nothing where it is unseeded, as with many engines.
 	fixed, unseeded bool
 	die             func() bool // before an event of a stream
 	asked           int
@@ -60,7 +62,8 @@ func (e *toy) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	answer := func(kind string, body io.Reader) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(body), Request: r}, nil
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}},
+			Body: io.NopCloser(body), Request: r}, nil
 	}
 	text := func(format string, values ...any) (*http.Response, error) {
 		return answer("application/json", strings.NewReader(fmt.Sprintf(format, values...)))
@@ -116,7 +119,9 @@ func (e *toy) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		list, _ := json.Marshal(ids[at:end])
 		entries, _ := json.Marshal(logprobs)
-		fmt.Fprintf(&stream, "data: {\"choices\":[{\"token_ids\":%s,\"logprobs\":{\"content\":%s},\"finish_reason\":%s}],\"weight_version\":%d}\n\n", list, entries, finish, e.asked)
+		fmt.Fprintf(&stream,
+			"data: {\"choices\":[{\"token_ids\":%s,\"logprobs\":{\"content\":%s},\"finish_reason\":%s}],\"weight_version\":%d}\n\n",
+			list, entries, finish, e.asked)
 	}
 	return answer("text/event-stream", &stream)
 }
@@ -142,7 +147,8 @@ func (e *toy) native(prompt, ids []int32) io.Reader {
 		}
 		end := min(at+toyChunk, len(ids))
 		if e.engine == inference.EngineSGLang {
-			triples, meta := [][]any{}, object{"prompt_tokens": len(prompt), "completion_tokens": end, "weight_version": fmt.Sprint(e.asked), "finish_reason": nil}
+			triples, meta := [][]any{}, object{"prompt_tokens": len(prompt), "completion_tokens": end,
+				"weight_version": fmt.Sprint(e.asked), "finish_reason": nil}
 			for _, id := range ids[:end] {
 				triples = append(triples, []any{-float32(id) / 1000, id, nil})
 			}
@@ -154,13 +160,16 @@ func (e *toy) native(prompt, ids []int32) io.Reader {
 		}
 		for i, id := range ids[at:end] {
 			prob := math.Exp(-float64(id) / 1000)
-			write(object{"content": ".", "tokens": []int32{id}, "stop": false, "tokens_predicted": at + i + 1, "tokens_evaluated": len(prompt),
-				"completion_probabilities": []object{{"id": id, "prob": prob, "top_probs": []object{{"id": id, "prob": prob}}}}})
+			write(object{"content": ".", "tokens": []int32{id}, "stop": false, "tokens_predicted": at + i + 1,
+				"tokens_evaluated": len(prompt),
+				"completion_probabilities": []object{{"id": id, "prob": prob,
+					"top_probs": []object{{"id": id, "prob": prob}}}}})
 		}
 	}
 	if e.engine == inference.EngineLlamaCPP {
 		why := map[string]string{"stop": "eos", "length": "limit"}[finish]
-		write(object{"content": "", "tokens": []int32{}, "stop": true, "stop_type": why, "tokens_predicted": len(ids), "tokens_evaluated": len(prompt)})
+		write(object{"content": "", "tokens": []int32{}, "stop": true, "stop_type": why, "tokens_predicted": len(ids),
+			"tokens_evaluated": len(prompt)})
 	}
 	return &stream
 }
@@ -183,7 +192,8 @@ type dead struct{}
 
 func (dead) Read([]byte) (int, error) { return 0, errors.New("connection reset by peer") }
 
-// answer samples one answer as a generator does that asks again where a try fails. keep is asked of each piece; a generator that is killed keeps no more, and another one goes on with what was kept.
+// answer samples one answer as a generator does that asks again where a try fails. keep is asked of
+// each piece; a generator that is killed keeps no more, and another one goes on with what was kept.
 func (e *toy) answer(key int, forget bool, killed func() bool) events.TurnSampled {
 	e.t.Helper()
 	client := inference.Client{HTTP: &http.Client{Transport: e}, MaxTokens: toyMost}
@@ -192,9 +202,10 @@ func (e *toy) answer(key int, forget bool, killed func() bool) events.TurnSample
 		dying := false
 		seed := int64(key)
 		conv := inference.Conversation{
-			Engine:  e.engine,
-			Request: inference.Request{Messages: []inference.Message{{Role: "user", Content: fmt.Sprint(key)}}, Seed: &seed},
-			Begun:   recorded,
+			Engine: e.engine,
+			Request: inference.Request{Messages: []inference.Message{{Role: "user", Content: fmt.Sprint(key)}},
+				Seed: &seed},
+			Begun: recorded,
 			Piece: func(_ context.Context, p events.PieceSampled) error {
 				if dying = dying || killed != nil && killed(); dying {
 					return errors.New("killed")
@@ -207,7 +218,8 @@ func (e *toy) answer(key int, forget bool, killed func() bool) events.TurnSample
 				return err
 			},
 		}
-		answer, err := client.CompleteTokens(e.t.Context(), "http://toy/v1", conv, func(int) (int, *inference.Failure) { return toyMost, nil })
+		answer, err := client.CompleteTokens(e.t.Context(), "http://toy/v1", conv,
+			func(int) (int, *inference.Failure) { return toyMost, nil })
 		if err != nil {
 			continue
 		}
@@ -233,7 +245,8 @@ func (e *toy) lengths(n int, forget bool) (lengths []int) {
 	return lengths
 }
 
-// distance is the Kolmogorov-Smirnov distance of lengths from the distribution of undisturbed answers.
+// distance is the Kolmogorov-Smirnov distance of lengths from the
+// distribution of undisturbed answers.
 func distance(lengths []int) (most float64) {
 	for n := 1; n <= toyMost; n++ {
 		below := 1.0
@@ -252,7 +265,8 @@ func dies(seed uint64, oneIn int) func() bool {
 	return func() bool { return rng.IntN(oneIn) == 0 }
 }
 
-// answersOf is how many answers are asked for at a server of some kind. Streams of others than vLLM have an event for each token, or repeat all before it.
+// answersOf is how many answers are asked for at a server of some kind. Streams of others than vLLM
+// have an event for each token, or repeat all before it.
 func answersOf(kind string) int {
 	if kind == inference.EngineVLLM {
 		return toyAnswers
@@ -263,14 +277,17 @@ func answersOf(kind string) int {
 // kinds are those of servers.
 var kinds = []string{inference.EngineVLLM, inference.EngineSGLang, inference.EngineLlamaCPP}
 
-// TestKillsFavourNoLength: answers whose engine is killed again and again are as long as others. Where each begins anew instead, they are much shorter.
+// TestKillsFavourNoLength: answers whose engine is killed again and again are as long as others.
+// Where each begins anew instead, they are much shorter.
 func TestKillsFavourNoLength(t *testing.T) {
 	for _, kind := range kinds {
 		answers := answersOf(kind)
 		killed := &toy{t: t, engine: kind, die: dies(1, 10)}
 		whole, resumed := (&toy{t: t, engine: kind}).lengths(answers, false), killed.lengths(answers, false)
 		anew := (&toy{t: t, engine: kind, die: dies(2, 10), unseeded: true}).lengths(toyAnswers/10, true)
-		const far = 1.63 // over the square root of their number: so far are lengths of this distribution once in a hundred times
+		// over the square root of their number: so far are lengths of this
+		// distribution once in a hundred times
+		const far = 1.63
 		most := far / math.Sqrt(float64(answers))
 		t.Logf("%s: the lengths of whole answers are %.3f from their distribution, those of killed ones %.3f, and those that begin anew %.3f; %d requests for %d killed answers",
 			kind, distance(whole), distance(resumed), distance(anew), killed.asked, answers)
@@ -283,8 +300,9 @@ func TestKillsFavourNoLength(t *testing.T) {
 	}
 }
 
-// TestKilledAnswersAreTheSame: where a token follows from its place, answers are token for token what they would have been, though engines and generators are killed at random. Each
-// token has its log-probability, and the version that its request reported, if its engine reports any.
+// TestKilledAnswersAreTheSame: where a token follows from its place, answers are token for token
+// what they would have been, though engines and generators are killed at random. Each token has its
+// log-probability, and the version that its request reported, if its engine reports any.
 func TestKilledAnswersAreTheSame(t *testing.T) {
 	for _, kind := range kinds {
 		killed := &toy{t: t, engine: kind, fixed: true, die: dies(4, 10)}
@@ -302,14 +320,17 @@ func TestKilledAnswersAreTheSame(t *testing.T) {
 				finish = events.FinishLength
 			}
 			if !slices.Equal(got.TokenIDs, want) || !same || got.FinishReason != finish {
-				t.Fatalf("%s: answer %d has %d tokens and ended with %s, want %d and %s", kind, key, len(got.TokenIDs), got.FinishReason, len(want), finish)
+				t.Fatalf("%s: answer %d has %d tokens and ended with %s, want %d and %s", kind, key, len(got.TokenIDs),
+					got.FinishReason, len(want), finish)
 			}
 			versions := max(1, len(got.VersionSpans))
 			if kind == inference.EngineLlamaCPP {
 				versions = max(1, got.Parts)
 			}
-			if got.Parts > 1 && got.Parts != versions || killed.asked-asked < versions || kind != inference.EngineLlamaCPP && got.LatestVersion() != int64(killed.asked) {
-				t.Errorf("%s: answer %d of %d parts has the versions %+v, behind %d requests", kind, key, got.Parts, got.VersionSpans, killed.asked-asked)
+			if got.Parts > 1 && got.Parts != versions || killed.asked-asked < versions ||
+				kind != inference.EngineLlamaCPP && got.LatestVersion() != int64(killed.asked) {
+				t.Errorf("%s: answer %d of %d parts has the versions %+v, behind %d requests", kind, key, got.Parts,
+					got.VersionSpans, killed.asked-asked)
 			}
 			if got.Parts > 1 {
 				parts += got.Parts

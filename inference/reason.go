@@ -14,8 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/wording"
 )
 
-// What a server says of its failures reaches events, logs and errors, and the server is not trusted: it may repeat keys and prompts,
-// or write what moves a terminal's cursor.
+// What a server says of its failures reaches events, logs and errors, and the server is not
+// trusted: it may repeat keys and prompts, or write what moves a terminal's cursor.
 const (
 	maxBody   = 16 << 10 // bytes of an error answer that are looked at
 	maxReason = 160      // characters of it that are repeated
@@ -33,8 +33,10 @@ func errorBody(resp *http.Response) []byte {
 	return body
 }
 
-// reasonOf is the reason that the body of an error answer gives, quoted and short, without keys and secrets; "" where it gives none. A body in
-// the form of OpenAI's errors is read for its message. The first line counts, and where it ends with a colon, as of vLLM's validation errors, the next one, too.
+// reasonOf is the reason that the body of an error answer gives, quoted and short, without keys
+// and secrets; "" where it gives none. A body in the form of OpenAI's errors is read for its
+// message. The first line counts, and where it ends with a colon, as of vLLM's validation
+// errors, the next one, too.
 func reasonOf(ctx context.Context, body []byte, key string) string {
 	text := string(body)
 	var form struct {
@@ -50,7 +52,8 @@ func reasonOf(ctx context.Context, body []byte, key string) string {
 			}
 		}
 	}
-	// Secrets are taken out of the whole text: a cut would leave the beginning of one that nobody recognises any more.
+	// Secrets are taken out of the whole text: a cut would leave the beginning of one that
+	// nobody recognises any more.
 	text = withoutKey(text, key)
 	if found, err := redact.Find(ctx, text); err == nil {
 		text = redact.Mask(text, found)
@@ -82,7 +85,8 @@ func messageIn(field json.RawMessage) string {
 	return object.Message
 }
 
-// withoutKey takes a key and what else this process knows out of a text, also where it is escaped or encoded, and the beginning of one that the text's end cuts off.
+// withoutKey takes a key and what else this process knows out of a text, also where it is escaped
+// or encoded, and the beginning of one that the text's end cuts off.
 func withoutKey(text, key string) string {
 	text = wording.Clean(text)
 	if key == "" {
@@ -128,7 +132,8 @@ type shownError struct {
 func (e *shownError) Error() string { return e.text }
 func (e *shownError) Unwrap() error { return e.err }
 
-// redactError makes an error fit for events and logs. Errors of the network and of JSON repeat what a server has sent, too.
+// redactError makes an error fit for events and logs. Errors of the network and of JSON repeat
+// what a server has sent, too.
 func redactError(err error, key string) error {
 	err = wording.Plain(err)
 	text := cut(printable(withoutKey(err.Error(), key)), maxError)

@@ -9,14 +9,15 @@ import (
 	"unicode"
 )
 
-// TestErrorAnswersAreCut: whatever a server says of a failure, little of it reaches events and logs, none of it does anything to a
-// terminal, and no key is in it.
+// TestErrorAnswersAreCut: whatever a server says of a failure, little of it reaches events and
+// logs, none of it does anything to a terminal, and no key is in it.
 func TestErrorAnswersAreCut(t *testing.T) {
 	const key = "sk-live-51HxQqTzRjY8vN3mWc7Lp0Ad"
 	const other = "ghp_16C7e42F292c6912E7710c838347Ae178B4a" // of somebody else
 	handlers := map[string]http.HandlerFunc{
-		"the key":                  answer(401, "Incorrect API key provided: "+key),
-		"the key in JSON":          answer(401, `{"error":{"message":"Incorrect API key provided: `+strings.ReplaceAll(key, "-", `\u002d`)+`"}}`),
+		"the key": answer(401, "Incorrect API key provided: "+key),
+		"the key in JSON": answer(401, `{"error":{"message":"Incorrect API key provided: `+
+			strings.ReplaceAll(key, "-", `\u002d`)+`"}}`),
 		"the key where it is cut":  answer(500, strings.Repeat("x", maxBody-10)+key),
 		"the key behind much":      answer(500, strings.Repeat("x", maxReason-8)+key+strings.Repeat("y", 100)),
 		"another's key":            answer(500, "upstream refused the token "+other),
@@ -46,7 +47,10 @@ func TestErrorAnswersAreCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(handler)
 			defer server.Close()
-			client := Client{HTTP: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, APIKey: key}
+			client := Client{HTTP: &http.Client{CheckRedirect: func(*http.Request,
+				[]*http.Request) error {
+				return http.ErrUseLastResponse
+			}}, APIKey: key}
 			_, err := client.Complete(t.Context(), server.URL, Request{})
 			if err == nil {
 				t.Fatal("no error")

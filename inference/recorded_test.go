@@ -17,7 +17,8 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// What real servers answered to Rondo in tests/engines, byte for byte: `tests/engines/run --rewrite` records them. Names begin with engine and version.
+// What real servers answered to Rondo in tests/engines, byte for byte:
+// `tests/engines/run --rewrite` records them. Names begin with engine and version.
 const recordings = "testdata/engines"
 
 func recorded(t *testing.T, name string) []byte {
@@ -45,7 +46,8 @@ func replayed(t *testing.T, status int, answers map[string]string) (url string) 
 	return server.URL + "/v1"
 }
 
-// inOrder is a server that gives the answers of a recorded turn, and fails the test where another path is asked than the recorded one.
+// inOrder is a server that gives the answers of a recorded turn, and fails the test where another
+// path is asked than the recorded one.
 func inOrder(t *testing.T, name string) (url string) {
 	t.Helper()
 	var said []struct {
@@ -88,7 +90,8 @@ func readTurn(t *testing.T, answer *inference.Response, err error) (events.TurnS
 // checkCall checks that an answer with thoughts and a call was read.
 func checkCall(t *testing.T, turn events.TurnSampled) {
 	t.Helper()
-	if turn.Reasoning == nil || len(turn.ToolCalls) == 0 || turn.ToolCalls[0].Name != "run_terminal_cmd" || !json.Valid([]byte(turn.ToolCalls[0].Arguments)) || strings.Contains(turn.Content, "<t") {
+	if turn.Reasoning == nil || len(turn.ToolCalls) == 0 || turn.ToolCalls[0].Name != "run_terminal_cmd" ||
+		!json.Valid([]byte(turn.ToolCalls[0].Arguments)) || strings.Contains(turn.Content, "<t") {
 		t.Errorf("%+v", turn)
 	}
 }
@@ -96,21 +99,26 @@ func checkCall(t *testing.T, turn events.TurnSampled) {
 // checkTokens checks that an answer with tokens was read.
 func checkTokens(t *testing.T, turn events.TurnSampled, prompt []int32) {
 	t.Helper()
-	if turn.TextOnly || len(turn.TokenIDs) == 0 || len(turn.TokenIDs) != len(turn.Logprobs) || len(prompt) < 100 || len(turn.Lacks) > 0 {
-		t.Errorf("%d tokens, %d log-probabilities, %d tokens of the prompt, lacks %v", len(turn.TokenIDs), len(turn.Logprobs), len(prompt), turn.Lacks)
+	if turn.TextOnly || len(turn.TokenIDs) == 0 || len(turn.TokenIDs) != len(turn.Logprobs) ||
+		len(prompt) < 100 || len(turn.Lacks) > 0 {
+		t.Errorf("%d tokens, %d log-probabilities, %d tokens of the prompt, lacks %v", len(turn.TokenIDs),
+			len(turn.Logprobs), len(prompt), turn.Lacks)
 	}
 }
 
 // TestRecordedTurns reads what real servers answered.
 func TestRecordedTurns(t *testing.T) {
 	client := inference.Client{HTTP: http.DefaultClient, MaxTokens: 4096}
-	ask := inference.Request{Model: "toy", Messages: []inference.Message{{Role: "user", Content: "Mend it."}}, Logprobs: true, ReturnTokenIDs: true}
+	ask := inference.Request{Model: "toy", Messages: []inference.Message{{Role: "user", Content: "Mend it."}},
+		Logprobs: true, ReturnTokenIDs: true}
 	fit := func(int) (int, *inference.Failure) { return 256, nil }
 	t.Run("vLLM by tokens", func(t *testing.T) {
 		url := replayed(t, http.StatusOK, map[string]string{
-			"/v1/chat/completions/render": "vllm-0.32.0-render", "/inference/v1/generate": "vllm-0.32.0-generate", "/v1/chat/completions/derender": "vllm-0.32.0-derender",
+			"/v1/chat/completions/render": "vllm-0.32.0-render", "/inference/v1/generate": "vllm-0.32.0-generate",
+			"/v1/chat/completions/derender": "vllm-0.32.0-derender",
 		})
-		answer, err := client.CompleteTokens(t.Context(), url, inference.Conversation{Engine: inference.EngineVLLM, Request: ask}, fit)
+		answer, err := client.CompleteTokens(t.Context(), url,
+			inference.Conversation{Engine: inference.EngineVLLM, Request: ask}, fit)
 		turn, prompt := readTurn(t, answer, err)
 		checkCall(t, turn)
 		checkTokens(t, turn, prompt)
@@ -119,19 +127,22 @@ func TestRecordedTurns(t *testing.T) {
 		}
 	})
 	t.Run("vLLM by messages", func(t *testing.T) {
-		answer, err := client.Complete(t.Context(), replayed(t, http.StatusOK, map[string]string{"/v1/chat/completions": "vllm-0.32.0-chat"}), ask)
+		answer, err := client.Complete(t.Context(), replayed(t, http.StatusOK,
+			map[string]string{"/v1/chat/completions": "vllm-0.32.0-chat"}), ask)
 		turn, prompt := readTurn(t, answer, err)
 		checkCall(t, turn)
 		checkTokens(t, turn, prompt)
 	})
 	t.Run("llama.cpp by tokens", func(t *testing.T) {
-		answer, err := client.CompleteTokens(t.Context(), inOrder(t, "llamacpp-0.3.36-turn"), inference.Conversation{Engine: inference.EngineLlamaCPP, Request: ask}, fit)
+		answer, err := client.CompleteTokens(t.Context(), inOrder(t, "llamacpp-0.3.36-turn"),
+			inference.Conversation{Engine: inference.EngineLlamaCPP, Request: ask}, fit)
 		turn, prompt := readTurn(t, answer, err)
 		checkCall(t, turn)
 		checkTokens(t, turn, prompt)
 	})
 	t.Run("llama.cpp by messages", func(t *testing.T) {
-		answer, err := client.Complete(t.Context(), replayed(t, http.StatusOK, map[string]string{"/v1/chat/completions": "llamacpp-0.3.36-chat"}), ask)
+		answer, err := client.Complete(t.Context(), replayed(t, http.StatusOK,
+			map[string]string{"/v1/chat/completions": "llamacpp-0.3.36-chat"}), ask)
 		turn, _ := readTurn(t, answer, err)
 		checkCall(t, turn)
 		if !turn.TextOnly || turn.PromptTokens == 0 || turn.CompletionTokens == 0 {
@@ -151,7 +162,8 @@ func TestRecordedSpans(t *testing.T) {
 	for _, s := range turn.VersionSpans {
 		versions = append(versions, s.Version)
 	}
-	if err := events.CheckVersionSpans(turn.VersionSpans, len(turn.TokenIDs)); err != nil || fmt.Sprint(versions) != "[1 2 3]" || turn.PolicyVersion != 1 {
+	if err := events.CheckVersionSpans(turn.VersionSpans, len(turn.TokenIDs)); err != nil ||
+		fmt.Sprint(versions) != "[1 2 3]" || turn.PolicyVersion != 1 {
 		t.Errorf("version %d, spans %v: %v", turn.PolicyVersion, turn.VersionSpans, err)
 	}
 }
@@ -174,11 +186,13 @@ func TestRecordedContext(t *testing.T) {
 		"llamacpp-0.3.36": {Limit: 1536, Prompt: 3370},
 	} {
 		client := inference.Client{HTTP: http.DefaultClient}
-		got, err := client.ContextLimit(t.Context(), replayed(t, http.StatusOK, map[string]string{"/v1/models": engine + "-models"}), "toy")
+		got, err := client.ContextLimit(t.Context(), replayed(t, http.StatusOK,
+			map[string]string{"/v1/models": engine + "-models"}), "toy")
 		if err != nil || got != want.Limit {
 			t.Errorf("%s: the context is %d, want %d: %v", engine, got, want.Limit, err)
 		}
-		_, err = client.Complete(t.Context(), replayed(t, http.StatusBadRequest, map[string]string{"/v1/chat/completions": engine + "-context"}), inference.Request{})
+		_, err = client.Complete(t.Context(), replayed(t, http.StatusBadRequest,
+			map[string]string{"/v1/chat/completions": engine + "-context"}), inference.Request{})
 		var f *inference.Failure
 		if !errors.As(err, &f) || f.Overflow == nil || *f.Overflow != want {
 			t.Errorf("%s: %v is not read as %+v", engine, err, want)

@@ -11,11 +11,13 @@ import (
 	"github.com/rondo-rl/rondo/inference/memory"
 )
 
-// A piece of an answer is due when it has so many tokens, or when so much time has passed since the last one and there is any.
+// A piece of an answer is due when it has so many tokens, or when so much time has passed since the
+// last one and there is any.
 const (
 	pieceTokens = 512
 	pieceTime   = 10 * time.Second
-	// lastPiece is how long the piece of an answer that broke off may take, also where nobody waits for it any more.
+	// lastPiece is how long the piece of an answer that broke off may take, also where
+	// nobody waits for it any more.
 	lastPiece = 5 * time.Second
 )
 
@@ -66,7 +68,8 @@ func (r *recorder) rest(ctx context.Context, s *soFar) {
 	_ = r.piece(ctx, s) // what is not told is sampled again
 }
 
-// piece tells what is not told. A server that has not named its prompt may have sampled behind another one.
+// piece tells what is not told. A server that has not named its prompt may have
+// sampled behind another one.
 func (r *recorder) piece(ctx context.Context, s *soFar) error {
 	from := r.told - r.begin
 	if r.stopped || !s.named || from < 0 || from >= len(s.ids) {
@@ -80,15 +83,17 @@ func (r *recorder) piece(ctx context.Context, s *soFar) error {
 	waited := r.share.Waited()
 	took := time.Since(r.since) - (waited - r.waited) // the wait for memory is Rondo's own
 	err := r.tell(ctx, events.PieceSampled{
-		Prompt: r.prompt, Engine: r.engine, Offset: r.told, TokenIDs: ids, Logprobs: logprobs, VersionSpans: events.SpansBetween(s.versions, from, len(s.ids)),
-		StartedAt: r.sent.UTC(), LatencyMS: float64(took) / float64(time.Millisecond),
+		Prompt: r.prompt, Engine: r.engine, Offset: r.told, TokenIDs: ids, Logprobs: logprobs,
+		VersionSpans: events.SpansBetween(s.versions, from, len(s.ids)),
+		StartedAt:    r.sent.UTC(), LatencyMS: float64(took) / float64(time.Millisecond),
 	})
 	r.stopped = err != nil
 	r.told, r.since, r.waited = r.told+len(ids), time.Now(), waited
 	return err
 }
 
-// begun are the parts of an answer behind a prompt that are recorded, behind which the recorder goes on. A server of another kind cannot go on with them.
+// begun are the parts of an answer behind a prompt that are recorded, behind which the recorder
+// goes on. A server of another kind cannot go on with them.
 func (conv Conversation) begun(prompt []int32, r *recorder) (p parts, err error) {
 	u := conv.Begun
 	if r == nil && u == nil {
@@ -102,11 +107,14 @@ func (conv Conversation) begun(prompt []int32, r *recorder) (p parts, err error)
 		return p, nil
 	}
 	if asked := kind(conv.Engine); r == nil || u.Engine != asked {
-		return p, &Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("a server of another kind (%s) has sampled %d tokens of the answer, and "+
-			"%s cannot go on behind them: name servers of one kind in the run file", u.Engine, len(u.TokenIDs), asked)}
+		return p, &Failure{Class: events.ClassEndpoint,
+			Err: fmt.Errorf("a server of another kind (%s) has sampled %d tokens of the answer, and "+
+				"%s cannot go on behind them: name servers of one kind in the run file", u.Engine,
+				len(u.TokenIDs), asked)}
 	}
 	r.told = len(u.TokenIDs)
-	p.ids, p.logprobs, p.count, p.sent, p.took = slices.Clone(u.TokenIDs), slices.Clone(u.Logprobs), u.Parts, u.StartedAt, u.Took
+	p.ids, p.logprobs, p.count, p.sent, p.took = slices.Clone(u.TokenIDs), slices.Clone(u.Logprobs),
+		u.Parts, u.StartedAt, u.Took
 	for _, s := range u.Versions {
 		v := version{s.Version, s.Version != runfile.UnknownVersion}
 		p.known = p.known || v.known

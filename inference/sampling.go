@@ -15,8 +15,9 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// Sample is how a request samples. All that a run sets is sent: what is not, servers take from the model's generation_config.json, as vLLM and
-// SGLang do, or from defaults of their own, as llama.cpp does.
+// Sample is how a request samples. All that a run sets is sent: what is not, servers take
+// from the model's generation_config.json, as vLLM and SGLang do, or from defaults of
+// their own, as llama.cpp does.
 type Sample struct {
 	Temperature       float64        `json:"temperature"`
 	MaxTokens         int            `json:"max_tokens,omitempty"` // 0 leaves it to the server
@@ -54,7 +55,8 @@ func (r Request) parts() ([][]byte, error) {
 	if len(last) > 0 && r.Written.Messages > 0 {
 		last = append([]byte{','}, last...)
 	}
-	return [][]byte{append(bytes.TrimSuffix(fields, []byte("}")), `,"messages":[`...), r.Written.JSON, append(last, "]}"...)}, err
+	return [][]byte{append(bytes.TrimSuffix(fields, []byte("}")), `,"messages":[`...), r.Written.JSON,
+		append(last, "]}"...)}, err
 }
 
 // AppendMessages writes messages behind others as JSON, with commas between them.
@@ -95,22 +97,27 @@ func NewSample(s runfile.Sampling) Sample {
 	return Sample{
 		Temperature: s.Temperature, MaxTokens: s.MaxTokens, TopP: s.TopP, TopK: s.TopK, MinP: s.MinP,
 		RepetitionPenalty: s.RepetitionPenalty, RepeatPenalty: s.RepetitionPenalty,
-		PresencePenalty: s.PresencePenalty, FrequencyPenalty: s.FrequencyPenalty, Stop: s.Stop, TemplateKwargs: s.ChatTemplateKwargs,
+		PresencePenalty: s.PresencePenalty, FrequencyPenalty: s.FrequencyPenalty, Stop: s.Stop,
+		TemplateKwargs: s.ChatTemplateKwargs,
 	}
 }
 
 // extras are the fields that OpenAI's own API refuses, with the values that ask for nothing.
 var extras = map[string][]string{
-	"top_k": {"-1"}, "min_p": {"0"}, "repetition_penalty": {"1"}, "repeat_penalty": {"1"}, "chat_template_kwargs": {"{}"},
-	"return_token_ids": {"true", "false"}, "return_prompt_token_ids": {"true", "false"}, "return_meta_info": {"true", "false"},
-	"return_weight_versions": {"true", "false"}, "return_tokens_as_token_ids": {"true"}, "return_routed_experts": {"true"}, "return_sampling_mask": {"true"},
+	"top_k": {"-1"}, "min_p": {"0"}, "repetition_penalty": {"1"}, "repeat_penalty": {"1"},
+	"chat_template_kwargs": {"{}"},
+	"return_token_ids":     {"true", "false"}, "return_prompt_token_ids": {"true", "false"},
+	"return_meta_info":       {"true", "false"},
+	"return_weight_versions": {"true", "false"}, "return_tokens_as_token_ids": {"true"},
+	"return_routed_experts": {"true"}, "return_sampling_mask": {"true"},
 }
 
-// ErrRefusedSampling means that a server refuses a parameter that the run sets to more than its neutral value.
+// ErrRefusedSampling means that a server refuses a parameter that the run sets to
+// more than its neutral value.
 var ErrRefusedSampling = errors.New("the server does not take a parameter that the run sets")
 
-// WithoutExtras is a request without the fields that only servers for open models take. A parameter that changes how tokens are sampled cannot be
-// left out: ErrRefusedSampling.
+// WithoutExtras is a request without the fields that only servers for open models take. A parameter
+// that changes how tokens are sampled cannot be left out: ErrRefusedSampling.
 func WithoutExtras(request any) (map[string]json.RawMessage, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -138,9 +145,11 @@ func OnlyOpenAI(s runfile.Sampling) runfile.Sampling {
 // unknownField is how servers say that they do not know a field.
 var unknownField = regexp.MustCompile(`(?i)unknown|unrecogni[sz]ed|unsupported|not supported|unexpected|extra (inputs|fields)|not permitted|additional propert`)
 
-// CompleteAs is Complete for a server of which it is known whether it takes OpenAI's own fields alone (plain). One that turns out to is asked again
-// without the others; plain says so from then on.
-func (c *Client) CompleteAs(ctx context.Context, endpoint string, plain bool, request any) (response *Response, nowPlain bool, err error) {
+// CompleteAs is Complete for a server of which it is known whether it takes OpenAI's
+// own fields alone (plain). One that turns out to is asked again without the others;
+// plain says so from then on.
+func (c *Client) CompleteAs(ctx context.Context, endpoint string, plain bool,
+	request any) (response *Response, nowPlain bool, err error) {
 	var refused *Failure
 	if !plain {
 		response, err = c.Complete(ctx, endpoint, request)
@@ -150,14 +159,16 @@ func (c *Client) CompleteAs(ctx context.Context, endpoint string, plain bool, re
 	}
 	fields, err := WithoutExtras(request)
 	if err != nil {
-		return nil, true, &Failure{Class: events.ClassEndpoint, Permanent: true, Err: fmt.Errorf("%s: %w", endpoint, err)}
+		return nil, true, &Failure{Class: events.ClassEndpoint, Permanent: true,
+			Err: fmt.Errorf("%s: %w", endpoint, err)}
 	}
 	response, err = c.Complete(ctx, endpoint, fields)
 	return response, true, err
 }
 
-// refusesExtras reports whether an error answer says that the server does not know one of the fields which only servers for open models take:
-// OpenAI's own API does, and gateways that are as strict.
+// refusesExtras reports whether an error answer says that the server does not know one
+// of the fields which only servers for open models take: OpenAI's own API does, and
+// gateways that are as strict.
 func refusesExtras(status int, text string) bool {
 	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity || !unknownField.MatchString(text) {
 		return false

@@ -15,7 +15,8 @@ import (
 
 // Score is how likely a model finds given tokens.
 type Score struct {
-	// Logprobs are natural logarithms at temperature 1, one for each token; 0 for the first, which has nothing before it.
+	// Logprobs are natural logarithms at temperature 1, one for each token; 0 for the first,
+	// which has nothing before it.
 	Logprobs []float32
 	// Model and Version are what the server calls itself and its weights; "" where it does not say.
 	Model, Version string
@@ -26,8 +27,8 @@ type Score struct {
 //	vLLM    POST /v1/completions  prompt: the ids; prompt_logprobs 0; choices[0].prompt_logprobs holds {id: {logprob}} of each token, null of the first
 //	SGLang  POST /generate        input_ids; return_logprob, logprob_start_len 0; meta_info.input_token_logprobs holds [logprob, id, text] of each, null of the first
 //
-// An answer that names another token at some place, or has no log-probability there, is refused: one place off looks like a working teacher. The error is a *Failure
-// that does not tell the key.
+// An answer that names another token at some place, or has no log-probability there, is refused:
+// one place off looks like a working teacher. The error is a *Failure that does not tell the key.
 func (c *Client) Score(ctx context.Context, t runfile.Teacher, tokens []int32) (Score, error) {
 	if len(tokens) == 0 {
 		return Score{}, nil
@@ -44,13 +45,15 @@ func (c *Client) Score(ctx context.Context, t runfile.Teacher, tokens []int32) (
 			} `json:"meta_info"`
 		}
 		request := map[string]any{
-			"input_ids": tokens, "sampling_params": map[string]any{"max_new_tokens": 0, "temperature": 0}, "return_logprob": true, "logprob_start_len": 0, "stream": false,
+			"input_ids": tokens, "sampling_params": map[string]any{"max_new_tokens": 0, "temperature": 0},
+			"return_logprob": true, "logprob_start_len": 0, "stream": false,
 		}
 		if err := c.ask(ctx, url, request, &answer, share); err != nil {
 			return Score{}, err
 		}
 		logprobs, err := scored(tokens, answer.MetaInfo.Logprobs)
-		return Score{Logprobs: logprobs, Version: short(answer.MetaInfo.Version)}, misread(url+": meta_info.input_token_logprobs", err)
+		return Score{Logprobs: logprobs, Version: short(answer.MetaInfo.Version)},
+			misread(url+": meta_info.input_token_logprobs", err)
 	}
 	url := base + "/completions"
 	var answer struct {
@@ -59,7 +62,8 @@ func (c *Client) Score(ctx context.Context, t runfile.Teacher, tokens []int32) (
 			Logprobs []promptToken `json:"prompt_logprobs"`
 		} `json:"choices"`
 	}
-	request := map[string]any{"model": t.Model, "prompt": tokens, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0, "stream": false}
+	request := map[string]any{"model": t.Model, "prompt": tokens, "max_tokens": 1, "temperature": 0,
+		"prompt_logprobs": 0, "stream": false}
 	if err := c.ask(ctx, url, request, &answer, share); err != nil {
 		return Score{}, err
 	}
@@ -88,13 +92,15 @@ func (c *Client) Tokenize(ctx context.Context, t runfile.Teacher, text string) (
 	var answer struct {
 		Tokens tokenIDs `json:"tokens"`
 	}
-	if err := c.ask(ctx, url, map[string]any{"model": t.Model, "prompt": text, "add_special_tokens": false}, &answer, share); err != nil {
+	if err := c.ask(ctx, url, map[string]any{"model": t.Model, "prompt": text, "add_special_tokens": false},
+		&answer, share); err != nil {
 		return nil, err
 	}
 	return answer.Tokens, misread(url, tokencheck.IDs(answer.Tokens))
 }
 
-// promptToken is what vLLM says of one place: the log-probabilities of the token there, and of likelier ones where it was asked for them, by id.
+// promptToken is what vLLM says of one place: the log-probabilities of the token there, and of
+// likelier ones where it was asked for them, by id.
 type promptToken map[string]struct {
 	Logprob *float64 `json:"logprob"`
 }
@@ -112,7 +118,8 @@ func (p promptToken) score(token int32) scoredToken {
 	return scoredToken{nil, -1}
 }
 
-// scoredToken is a token with its log-probability, in SGLang's form [logprob or null, id, text or null].
+// scoredToken is a token with its log-probability, in SGLang's form [logprob or
+// null, id, text or null].
 type scoredToken struct {
 	logprob *float64
 	id      int32
@@ -161,7 +168,8 @@ func misread(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &Failure{Class: events.ClassBadResponse, Permanent: true, Err: errors.New(cut(printable(fmt.Sprintf("%s: %v", what, err)), maxError))}
+	return &Failure{Class: events.ClassBadResponse, Permanent: true,
+		Err: errors.New(cut(printable(fmt.Sprintf("%s: %v", what, err)), maxError))}
 }
 
 // mostNamed bounds the names that servers give themselves and their weights, in characters.

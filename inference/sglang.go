@@ -80,17 +80,21 @@ func (g *generated) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*plain)(g))
 }
 
-// samplingParams are the fields of a chat that /generate takes among its sampling_params, by their names there: it drops what it does not know.
+// samplingParams are the fields of a chat that /generate takes among its sampling_params, by their
+// names there: it drops what it does not know.
 var samplingParams = map[string]string{
-	"min_tokens": "min_new_tokens", "min_new_tokens": "min_new_tokens", "ignore_eos": "ignore_eos", "logit_bias": "logit_bias", "regex": "regex", "ebnf": "ebnf",
-	"json_schema": "json_schema", "structural_tag": "structural_tag", "custom_params": "custom_params", "stop_token_ids": "stop_token_ids", "stop_regex": "stop_regex",
+	"min_tokens": "min_new_tokens", "min_new_tokens": "min_new_tokens", "ignore_eos": "ignore_eos",
+	"logit_bias": "logit_bias", "regex": "regex", "ebnf": "ebnf",
+	"json_schema": "json_schema", "structural_tag": "structural_tag", "custom_params": "custom_params",
+	"stop_token_ids": "stop_token_ids", "stop_regex": "stop_regex",
 	"no_stop_trim": "no_stop_trim",
 }
 
 func (t *sglangTurn) sample(ctx context.Context, prompt []int32, most, from int) (*Response, error) {
 	s := t.request.Sample
 	params := map[string]any{
-		"max_new_tokens": most, "temperature": s.Temperature, "skip_special_tokens": false, "spaces_between_special_tokens": false,
+		"max_new_tokens": most, "temperature": s.Temperature, "skip_special_tokens": false,
+		"spaces_between_special_tokens": false,
 	}
 	set(params, "top_p", s.TopP)
 	set(params, "top_k", s.TopK)
@@ -110,10 +114,12 @@ func (t *sglangTurn) sample(ctx context.Context, prompt []int32, most, from int)
 			fields[name] = value
 		}
 	}
-	for name, value := range map[string]any{"input_ids": prompt, "sampling_params": params, "return_logprob": true, "logprob_start_len": -1, "stream": false} {
+	for name, value := range map[string]any{"input_ids": prompt, "sampling_params": params, "return_logprob": true,
+		"logprob_start_len": -1, "stream": false} {
 		fields[name] = value
 	}
-	if _, adapter, found := strings.Cut(t.request.Model, ":"); found { // as in a chat, where the model's name has the adapter
+	// as in a chat, where the model's name has the adapter
+	if _, adapter, found := strings.Cut(t.request.Model, ":"); found {
 		fields["lora_path"] = adapter
 	}
 	if from >= 0 {
@@ -153,14 +159,16 @@ func (t *sglangTurn) whole(made generated) (*Response, error) {
 	return t.response(made)
 }
 
-// A stream has an event for so many tokens: no more events than it takes to lose little, as each may repeat the whole answer so far.
+// A stream has an event for so many tokens: no more events than it takes to lose little, as each
+// may repeat the whole answer so far.
 const (
 	leastInterval = 16
 	mostEvents    = 64
 )
 
 // part reads an event of a stream.
-func (t *sglangTurn) part(ctx context.Context, url string, s *streamed, read func(into any) *Failure) (*Response, error) {
+func (t *sglangTurn) part(ctx context.Context, url string, s *streamed,
+	read func(into any) *Failure) (*Response, error) {
 	var made generated
 	if failure := read(&made); failure != nil {
 		return nil, failure
@@ -193,7 +201,8 @@ func (t *sglangTurn) part(ctx context.Context, url string, s *streamed, read fun
 	case r.Aborted(): // it repeats some, or lacks some
 		choice.MetaInfo.OutputTokenLogprobs = []sampledToken{}
 	default:
-		return nil, fmt.Errorf("%w: the stream has had %d tokens, and its next event %d, of which the server counts %d", ErrTokens, told, len(triples), count)
+		return nil, fmt.Errorf("%w: the stream has had %d tokens, and its next event %d, of which the server counts %d",
+			ErrTokens, told, len(triples), count)
 	}
 	choice.TokenIDs, choice.WeightVersions = nil, choice.MetaInfo.WeightVersions
 	before, label := t.label, &choice.MetaInfo.WeightVersion
@@ -217,19 +226,24 @@ func (t *sglangTurn) response(made generated) (*Response, error) {
 	for _, sampled := range choice.MetaInfo.OutputTokenLogprobs {
 		choice.TokenIDs = append(choice.TokenIDs, sampled.id)
 	}
-	// Ids are there twice. Some versions leave out of one list what stopped the answer, and one that is given up names its last token alone in a stream.
-	if n := len(made.IDs); n > len(choice.TokenIDs) || !slices.Equal(made.IDs, choice.TokenIDs[:n]) && choice.FinishReason != "abort" {
-		return nil, malformed(t.root+"/generate", fmt.Errorf("%w: output_ids and meta_info.output_token_logprobs name other tokens", ErrTokens))
+	// Ids are there twice. Some versions leave out of one list what stopped the answer, and one
+	// that is given up names its last token alone in a stream.
+	if n := len(made.IDs); n > len(choice.TokenIDs) ||
+		!slices.Equal(made.IDs, choice.TokenIDs[:n]) && choice.FinishReason != "abort" {
+		return nil, malformed(t.root+"/generate", fmt.Errorf(
+			"%w: output_ids and meta_info.output_token_logprobs name other tokens", ErrTokens))
 	}
 	r := &Response{Choices: choices{choice}}
 	r.Usage.PromptTokens, r.Usage.CompletionTokens = made.MetaInfo.PromptTokens, made.MetaInfo.CompletionTokens
 	return r, nil
 }
 
-// openThoughts begins thoughts for SGLang's parsers. Templates may have put it into the prompt, so that the sample lacks it.
+// openThoughts begins thoughts for SGLang's parsers. Templates may have put it into the prompt, so
+// that the sample lacks it.
 const openThoughts = "<think>"
 
-// read has the parsers that the server was started with read the message; what it has none for stays in the text, as in a chat.
+// read has the parsers that the server was started with read the message; what it has none for
+// stays in the text, as in a chat.
 func (t *sglangTurn) read(ctx context.Context, answer *Response) error {
 	choice := &answer.Choices[0]
 	if answer.parts > 0 {
@@ -254,7 +268,8 @@ func (t *sglangTurn) read(ctx context.Context, answer *Response) error {
 			Reasoning string `json:"reasoning_text"`
 			Text      string `json:"text"`
 		}
-		if err := t.native(ctx, t.root+"/separate_reasoning", map[string]any{"text": text, "reasoning_parser": started.Reasoning}, &parts); err != nil {
+		if err := t.native(ctx, t.root+"/separate_reasoning",
+			map[string]any{"text": text, "reasoning_parser": started.Reasoning}, &parts); err != nil {
 			return err
 		}
 		choice.Message.ReasoningContent, choice.Message.Content = parts.Reasoning, parts.Text
@@ -278,12 +293,14 @@ func (t *sglangTurn) read(ctx context.Context, answer *Response) error {
 	}
 	choice.Message.Content = parts.Text
 	for _, c := range parts.Calls[:min(len(parts.Calls), MaxToolCalls+1)] {
-		choice.Message.ToolCalls = append(choice.Message.ToolCalls, ToolCall{Type: "function", Function: Function{Name: c.Name, Arguments: c.Parameters}})
+		choice.Message.ToolCalls = append(choice.Message.ToolCalls,
+			ToolCall{Type: "function", Function: Function{Name: c.Name, Arguments: c.Parameters}})
 	}
 	return nil
 }
 
-// join reads the text of an answer that was sampled in parts, which may meet within a character. It ends before the stop token or the stop text, as a whole one's does.
+// join reads the text of an answer that was sampled in parts, which may meet within a character. It
+// ends before the stop token or the stop text, as a whole one's does.
 func (t *sglangTurn) join(ctx context.Context, choice *Choice) error {
 	ids, stop := choice.TokenIDs, ""
 	if json.Unmarshal(t.matched, &stop) != nil && len(t.matched) > 0 && len(ids) > 0 { // it is the id of a token
@@ -292,7 +309,8 @@ func (t *sglangTurn) join(ctx context.Context, choice *Choice) error {
 	var said struct {
 		Text string `json:"text"`
 	}
-	err := t.native(ctx, t.root+"/detokenize", map[string]any{"model": t.request.Model, "tokens": ids, "skip_special_tokens": false}, &said)
+	err := t.native(ctx, t.root+"/detokenize", map[string]any{"model": t.request.Model, "tokens": ids,
+		"skip_special_tokens": false}, &said)
 	t.text = said.Text
 	if at := strings.LastIndex(t.text, stop); stop != "" && at >= 0 {
 		t.text = t.text[:at]
@@ -308,7 +326,9 @@ func (t *sglangTurn) native(ctx context.Context, url string, request, answer any
 // lacks says what a server needs that refuses these paths.
 func (t *sglangTurn) lacks(err error, url string) error {
 	var f *Failure
-	if t.chats || !errors.As(err, &f) || f.Status != http.StatusNotFound && !(f.Status == http.StatusBadRequest && strings.HasSuffix(url, "/tokenize") && f.Overflow == nil) {
+	if t.chats || !errors.As(err, &f) ||
+		f.Status != http.StatusNotFound &&
+			!(f.Status == http.StatusBadRequest && strings.HasSuffix(url, "/tokenize") && f.Overflow == nil) {
 		return err
 	}
 	f.Err = fmt.Errorf("%w. endpoint_api is tokens: SGLang must render messages at /v1/tokenize (0.5.23 or later, with the model's own chat template and no --chat-template of another kind); "+

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// What a server says of its slots is a mistake beyond maxSlots; its cache is taken to hold maxCache tokens at most.
+// What a server says of its slots is a mistake beyond maxSlots; its cache is taken to hold
+// maxCache tokens at most.
 const (
 	maxSlots = 1 << 16
 	maxCache = 1 << 60
@@ -27,7 +28,8 @@ const (
 // Its error is that of a server that is away, or loads its model: it may say so later.
 func (c *Client) Slots(ctx context.Context, endpoint string) (int, error) {
 	root := strings.TrimSuffix(strings.TrimSuffix(endpoint, "/"), "/v1")
-	for _, look := range []func(context.Context, string) (int, error){c.infoSlots, c.propsSlots, c.cacheSlots, c.tgiSlots} {
+	for _, look := range []func(context.Context, string) (int, error){c.infoSlots, c.propsSlots,
+		c.cacheSlots, c.tgiSlots} {
 		n, err := look(ctx, root)
 		var f *Failure
 		switch {
@@ -75,7 +77,8 @@ func (c *Client) tgiSlots(ctx context.Context, root string) (int, error) {
 	return info.Requests, err
 }
 
-// cacheSlots is how many requests of the greatest length vLLM's cache holds, as it says in its own log when it starts: fewer than it samples at once of shorter ones.
+// cacheSlots is how many requests of the greatest length vLLM's cache holds, as it says in its own
+// log when it starts: fewer than it samples at once of shorter ones.
 func (c *Client) cacheSlots(ctx context.Context, root string) (int, error) {
 	tokens := 0
 	err := c.page(ctx, root+"/metrics", func(page io.Reader) error {
@@ -103,7 +106,8 @@ func (c *Client) cacheSlots(ctx context.Context, root string) (int, error) {
 // cacheLabel finds the labels of vLLM's cache that say how many tokens it holds.
 var cacheLabel = regexp.MustCompile(`[{,](block_size|num_gpu_blocks)="(\d{1,9})"`)
 
-// cacheTokens is how many tokens an engine's cache holds, by a line of metrics; 0 of any other line.
+// cacheTokens is how many tokens an engine's cache holds, by a line of
+// metrics; 0 of any other line.
 func cacheTokens(line string) int {
 	labels, found := strings.CutPrefix(line, "vllm:cache_config_info")
 	if !found {

@@ -7,10 +7,14 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// A prompt needs of a rendering only what stands behind the last answer, since the answers' own tokens are known. So each answer is rendered as a stand-in: a short message with the same
-// calls, which holds no special token. Where a template ends answers of some kind with the token with which the model stopped, that token's first place behind the beginning of the last stand-in
-// is the end of it. That the template does so is seen in the same rendering. The earlier prompts must stand in it, token by token and in their order, each within reach of the one before, and
-// one of them right behind the first stop token of a stand-in of the same kind. Else the end is found by a second rendering.
+// A prompt needs of a rendering only what stands behind the last answer, since the answers' own
+// tokens are known. So each answer is rendered as a stand-in: a short message with the same
+// calls, which holds no special token. Where a template ends answers of some kind with the token
+// with which the model stopped, that token's first place behind the beginning of the last
+// stand-in is the end of it. That the template does so is seen in the same rendering. The earlier
+// prompts must stand in it, token by token and in their order, each within reach of the one
+// before, and one of them right behind the first stop token of a stand-in of the same kind. Else
+// the end is found by a second rendering.
 
 // Sampled is an answer among the known tokens of a conversation.
 type Sampled struct {
@@ -22,7 +26,8 @@ type Sampled struct {
 	Unsure bool
 }
 
-// SampledOf is a turn's sample, where so many tokens are known before the turn. Which message repeats it is the caller's to say.
+// SampledOf is a turn's sample, where so many tokens are known before the turn. Which message
+// repeats it is the caller's to say.
 func SampledOf(t *events.TurnSampled, known int) Sampled {
 	begin := known + len(t.PromptDelta)
 	return Sampled{
@@ -31,7 +36,8 @@ func SampledOf(t *events.TurnSampled, known int) Sampled {
 	}
 }
 
-// standing is what of an answer may decide how a template ends it: the token with which it stopped, whether it has none, one or several calls, and who speaks behind it.
+// standing is what of an answer may decide how a template ends it: the token with which it stopped,
+// whether it has none, one or several calls, and who speaks behind it.
 type standing struct {
 	stop  int32
 	calls int
@@ -43,7 +49,8 @@ func (conv Conversation) standingOf(s Sampled) standing {
 	return standing{conv.Known[s.End-1], min(2, len(messages[s.Message].ToolCalls)), messages[s.Message+1].Role}
 }
 
-// standIns are the messages of a conversation with stand-ins for its samples. ok is false where the last one does not end with a stop token, or no stand-in is safe.
+// standIns are the messages of a conversation with stand-ins for its samples. ok is false where the
+// last one does not end with a stop token, or no stand-in is safe.
 func (conv Conversation) standIns() (messages []Message, ok bool) {
 	messages = slices.Clone(conv.Request.Messages)
 	if last := conv.Samples[len(conv.Samples)-1]; last.Unsure || last.Message+1 >= len(messages) {
@@ -69,7 +76,8 @@ func (conv Conversation) like(last Sampled) func(Sampled) bool {
 	return func(s Sampled) bool { return !s.Unsure && conv.standingOf(s) == kind }
 }
 
-// standIn is a message in the place of an answer. ok is false where a name in it may hold a special token.
+// standIn is a message in the place of an answer. ok is false where a name in it
+// may hold a special token.
 func standIn(m Message) (in Message, ok bool) {
 	in = Message{Role: m.Role, Content: mark}
 	for _, c := range m.ToolCalls {
@@ -82,14 +90,16 @@ func standIn(m Message) (in Message, ok bool) {
 	return in, true
 }
 
-// plainName reports whether a name has letters, digits and what stands between words alone: special tokens have brackets or bars.
+// plainName reports whether a name has letters, digits and what stands between words alone: special
+// tokens have brackets or bars.
 func plainName(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_-.:", r)
 	})
 }
 
-// reach is how many tokens a message's stand-in takes at most, with what a template writes around it.
+// reach is how many tokens a message's stand-in takes at most, with what a
+// template writes around it.
 func reach(m Message) int {
 	n := 64
 	for _, c := range m.ToolCalls {
@@ -98,7 +108,8 @@ func reach(m Message) int {
 	return n
 }
 
-// addedTokens is what a rendering with stand-ins has behind the last sample. ok is false where it does not prove that.
+// addedTokens is what a rendering with stand-ins has behind the last sample. ok is false
+// where it does not prove that.
 func (conv Conversation) addedTokens(whole []int32) (added []int32, ok bool) {
 	last := len(conv.Samples) - 1
 	stop, like := conv.Known[len(conv.Known)-1], conv.like(conv.Samples[last])
@@ -123,11 +134,13 @@ func (conv Conversation) addedTokens(whole []int32) (added []int32, ok bool) {
 	return whole[at+1:], true
 }
 
-// behindPrompt is what a rendering has behind a prompt. At its end a template may write in another way what opens an answer, and perhaps its thoughts, once the answer is there.
+// behindPrompt is what a rendering has behind a prompt. At its end a template may write in another
+// way what opens an answer, and perhaps its thoughts, once the answer is there.
 func behindPrompt(prompt, whole []int32, stop int32) (rest []int32, ok bool) {
 	same := agree(prompt, whole)
 	opens := prompt[same:]
-	if same < min(enough, len(prompt)) || len(prompt) == 0 || len(opens) > emptyThoughts || slices.Contains(opens, stop) {
+	if same < min(enough, len(prompt)) || len(prompt) == 0 || len(opens) > emptyThoughts ||
+		slices.Contains(opens, stop) {
 		return nil, false
 	}
 	return whole[same:], true

@@ -20,7 +20,8 @@ import (
 	"github.com/rondo-rl/rondo/wording"
 )
 
-// An answer can come as a stream of server-sent events: each holds the tokens since the last one, with their log-probabilities, and the last one why the answer ended. Versions of the weights may
+// An answer can come as a stream of server-sent events: each holds the tokens since the last one,
+// with their log-probabilities, and the last one why the answer ended. Versions of the weights may
 // stand in any of them; where they are spans, these are of all tokens of the request so far.
 
 // streamed is an answer that its server may send so.
@@ -31,7 +32,8 @@ type streamed struct {
 	// prompt is what the server was given. counted: it is named by how many tokens it has.
 	prompt  []int32
 	counted bool
-	// part reads an event in the engine's own form, as what there is more of the answer. text is how many bytes of its text the engine keeps.
+	// part reads an event in the engine's own form, as what there is more of the answer. text is
+	// how many bytes of its text the engine keeps.
 	part func(read func(into any) *Failure) (*Response, error)
 	text int
 	// instead is what reads an answer that comes as a whole, and came that an event did.
@@ -43,7 +45,8 @@ type streamed struct {
 	follow func(s *soFar) error
 }
 
-// soFar are the tokens of a request under way. Each has its log-probability, and is charged with perValue bytes of memory.
+// soFar are the tokens of a request under way. Each has its log-probability, and is charged with
+// perValue bytes of memory.
 type soFar struct {
 	ids      []int32
 	logprobs []float32
@@ -66,13 +69,17 @@ type joined interface {
 	event(ctx context.Context, url, key string, data []byte, share *memory.Share) *Failure
 	// ended reports whether the answer has come to its end.
 	ended() bool
-	// done takes the server's word that it has sent all, and reports whether the answer has come to its end.
+	// done takes the server's word that it has sent all, and reports whether the
+	// answer has come to its end.
 	complete() bool
 }
 
-// stream reads an answer that comes as events. Until the first of them the server may be as silent as before an answer that comes as a whole, and within the answer where the caller bounds no
-// silence. An answer that has come to its end is whole, whatever becomes of the connection. That is read to its end, so that it can be used again.
-func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, url string, resp *http.Response, most int64, s joined, share *memory.Share) *Failure {
+// stream reads an answer that comes as events. Until the first of them the server may be as silent
+// as before an answer that comes as a whole, and within the answer where the caller bounds no
+// silence. An answer that has come to its end is whole, whatever becomes of the connection. That is
+// read to its end, so that it can be used again.
+func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, url string, resp *http.Response,
+	most int64, s joined, share *memory.Share) *Failure {
 	limit := func(key string, after time.Duration) *timed {
 		return &timed{Reader: resp.Body, silence: after, stop: func() { cancel(TimeLimit(key, after)) }}
 	}
@@ -114,7 +121,8 @@ func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, url
 		}
 		body = limit("between_bytes", cmp.Or(c.BetweenBytes, unbounded))
 		before := s.ended()
-		if failure := s.event(ctx, url, c.APIKey, data, share); failure != nil && (!before || errors.Is(failure, ErrTokens)) {
+		if failure := s.event(ctx, url, c.APIKey, data, share); failure != nil &&
+			(!before || errors.Is(failure, ErrTokens)) {
 			return failure
 		}
 		if s.ended() && late == nil {
@@ -123,7 +131,8 @@ func (c *Client) stream(ctx context.Context, cancel context.CancelCauseFunc, url
 	}
 }
 
-// stream asks for an answer as a stream, of which pieces are recorded. What of it is not told is recorded where it breaks off, or the server gives it up. One that has ended is asked for no more.
+// stream asks for an answer as a stream, of which pieces are recorded. What of it is not told is
+// recorded where it breaks off, or the server gives it up. One that has ended is asked for no more.
 // again reports that the server does not stream.
 func (t *turn) stream(ctx context.Context, url string, request any, s *streamed) (again bool, err error) {
 	s.follow = func(s *soFar) error { return t.recorder.follow(ctx, s) }
@@ -141,9 +150,12 @@ func (s *streamed) end() {
 	if choice.TokenIDs == nil && !s.whole.Aborted() {
 		choice.TokenIDs = []int32{}
 	}
-	if spans := &choice.WeightVersions; spans.list == nil && !spans.broken && slices.ContainsFunc(s.soFar.versions, func(v events.VersionSpan) bool { return v.Version != runfile.UnknownVersion }) {
+	if spans := &choice.WeightVersions; spans.list == nil && !spans.broken &&
+		slices.ContainsFunc(s.soFar.versions,
+			func(v events.VersionSpan) bool { return v.Version != runfile.UnknownVersion }) {
 		for _, v := range s.soFar.versions {
-			spans.list = append(spans.list, versionSpan{version{v.Version, v.Version != runfile.UnknownVersion}, v.Start, v.End})
+			spans.list = append(spans.list, versionSpan{version{v.Version, v.Version != runfile.UnknownVersion},
+				v.Start, v.End})
 		}
 	}
 }
@@ -165,7 +177,8 @@ func (s *streamed) ended() bool {
 
 func (s *streamed) complete() bool { return s.ended() }
 
-// event takes one event of a stream. Its memory is given back but for that of its tokens, before anybody looks at these.
+// event takes one event of a stream. Its memory is given back but for that of its tokens,
+// before anybody looks at these.
 func (s *streamed) event(ctx context.Context, url, key string, data []byte, share *memory.Share) *Failure {
 	s.came = true
 	grown, before, text := perValue*memory.Values(data), len(s.soFar.ids), s.text
@@ -241,7 +254,8 @@ func (s *streamed) take(part *Response) error {
 	case err != nil:
 		return err
 	case len(ids) != len(logprobs):
-		return fmt.Errorf("%w: an event of the stream has %d token ids and %d log-probabilities", ErrTokens, len(ids), len(logprobs))
+		return fmt.Errorf("%w: an event of the stream has %d token ids and %d log-probabilities", ErrTokens,
+			len(ids), len(logprobs))
 	case s.ended() && len(ids) > 0:
 		return errBehind
 	case len(s.soFar.ids)+len(ids) > s.most:
@@ -268,7 +282,8 @@ func (s *streamed) take(part *Response) error {
 // label notes the versions of the tokens from one on, which came with an event.
 func (s *soFar) label(part *Response, begin int) {
 	if len(s.ids) > begin {
-		s.versions = append(s.versions, events.VersionSpan{Version: part.labelled(runfile.UnknownVersion), Start: begin, End: len(s.ids)})
+		s.versions = append(s.versions, events.VersionSpan{Version: part.labelled(runfile.UnknownVersion),
+			Start: begin, End: len(s.ids)})
 	}
 	var said []events.VersionSpan
 	for _, v := range part.Choices[0].WeightVersions.list {
@@ -295,7 +310,8 @@ var (
 	denies    = regexp.MustCompile(`(?i)\b(not|no|cannot|unsupported|disabled)\b`)
 )
 
-// refusesStream reports whether a server says that it does not stream. A status that can mean anything else takes a plain word.
+// refusesStream reports whether a server says that it does not stream. A status that can mean
+// anything else takes a plain word.
 func refusesStream(err error) bool {
 	var f *Failure
 	if !errors.As(err, &f) || !ofStreams.MatchString(f.said) {

@@ -15,10 +15,12 @@ import (
 	"testing"
 )
 
-// published is a conversation as a published template and tokenizer have it: `tests/adapters/run templates` records it, and holds it to the package renderers.
+// published is a conversation as a published template and tokenizer have it:
+// `tests/adapters/run templates` records it, and holds it to the package renderers.
 type published struct {
 	Messages []json.RawMessage
-	// Turns are the model's: how many messages they follow, what their prompt adds to the tokens before it, and what was sampled. The last one is a prompt alone.
+	// Turns are the model's: how many messages they follow, what their prompt adds to the tokens
+	// before it, and what was sampled. The last one is a prompt alone.
 	Turns []struct {
 		Messages int
 		Added    []int32
@@ -75,15 +77,18 @@ func (p *published) number(t *testing.T, asked *http.Request) int {
 		t.Error(err)
 	}
 	for i, r := range p.Renderings {
-		if r.Messages == len(in.Messages) && r.Prompts == in.Prompts && reflect.DeepEqual(in.Messages, p.messages(t, r.Messages, r.Answers)) {
+		if r.Messages == len(in.Messages) && r.Prompts == in.Prompts &&
+			reflect.DeepEqual(in.Messages, p.messages(t, r.Messages, r.Answers)) {
 			return i
 		}
 	}
-	t.Errorf("a rendering of %d messages (for an answer: %t) is asked for that is not recorded: record it with `tests/adapters/run templates`", len(in.Messages), in.Prompts)
+	t.Errorf("a rendering of %d messages (for an answer: %t) is asked for that is not recorded: record it with `tests/adapters/run templates`",
+		len(in.Messages), in.Prompts)
 	return -1
 }
 
-// messages are the first so many, whose answers are whole, plain (without thoughts) or standing (stand-ins).
+// messages are the first so many, whose answers are whole, plain (without thoughts)
+// or standing (stand-ins).
 func (p *published) messages(t *testing.T, n int, answers string) (list []map[string]any) {
 	for _, m := range p.Messages[:n] {
 		var fields map[string]any
@@ -156,8 +161,10 @@ func (c *counting) end(ctx context.Context, messages []Message, whole, sample []
 	return c.engine.end(ctx, messages, whole, sample)
 }
 
-// TestPublishedTemplates: with the published templates of Qwen3, GLM, Kimi and DeepSeek, a rollout that thinks, calls tools and is told something in the middle is one sample. Each prompt is
-// the one before, what was sampled, and what the template writes for the new messages, and takes one rendering where an answer of the same kind came before.
+// TestPublishedTemplates: with the published templates of Qwen3, GLM, Kimi and DeepSeek, a rollout
+// that thinks, calls tools and is told something in the middle is one sample. Each prompt is the
+// one before, what was sampled, and what the template writes for the new messages, and takes one
+// rendering where an answer of the same kind came before.
 func TestPublishedTemplates(t *testing.T) {
 	for name, p := range readPublished(t) {
 		for _, engine := range []string{EngineVLLM, EngineSGLang, EngineLlamaCPP} {
@@ -175,7 +182,8 @@ func TestPublishedTemplates(t *testing.T) {
 						}
 						messages = append(messages, message)
 					}
-					conv := Conversation{Engine: engine, Request: Request{Messages: messages}, Known: known, Samples: samples}
+					conv := Conversation{Engine: engine, Request: Request{Messages: messages},
+						Known: known, Samples: samples}
 					share := answers.Share(url)
 					e := &counting{engine: client.engine(url, conv, share, nil)}
 					prompt, err := promptOf(t.Context(), e, conv)
@@ -185,10 +193,12 @@ func TestPublishedTemplates(t *testing.T) {
 					}
 					taken = append(taken, e.n)
 					if want := slices.Concat(known, turn.Added); !slices.Equal(prompt, want) {
-						t.Errorf("prompt %d has %d tokens, want %d, %s", i, len(prompt), len(want), differ(prompt, want))
+						t.Errorf("prompt %d has %d tokens, want %d, %s", i, len(prompt),
+							len(want), differ(prompt, want))
 					}
 					known = slices.Concat(known, turn.Added, turn.Sampled)
-					samples = append(samples, Sampled{len(known) - len(turn.Sampled), len(known), turn.Messages, turn.Unsure})
+					samples = append(samples, Sampled{len(known) - len(turn.Sampled), len(known),
+						turn.Messages, turn.Unsure})
 				}
 				if want := []int{1, 2, 2, 1, 2, 1, 1, 1, 1, 2}; !slices.Equal(taken, want) {
 					t.Errorf("the prompts take %v renderings, want %v: two behind the first answer with a call, with several and with none, and behind a cut one", taken, want)

@@ -7,14 +7,16 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// Thoughts are the fields of a message in which servers give, and take, what a model thought: reasoning_content of SGLang, llama.cpp, DeepSeek and older
-// vLLM, reasoning of newer vLLM and OpenRouter, and lists of blocks of gateways to models that sign their thoughts.
+// Thoughts are the fields of a message in which servers give, and take, what a model thought:
+// reasoning_content of SGLang, llama.cpp, DeepSeek and older vLLM, reasoning of newer vLLM and
+// OpenRouter, and lists of blocks of gateways to models that sign their thoughts.
 type Thoughts struct {
 	Reasoning        string          `json:"reasoning,omitempty"`
 	ReasoningContent string          `json:"reasoning_content,omitempty"`
 	ThinkingBlocks   json.RawMessage `json:"thinking_blocks,omitempty"`
 	ReasoningDetails json.RawMessage `json:"reasoning_details,omitempty"`
-	// Parts are the message's content where that is a list with thoughts in it, as Mistral's is. It is given back in place of the text.
+	// Parts are the message's content where that is a list with thoughts in it, as Mistral's is. It
+	// is given back in place of the text.
 	Parts json.RawMessage `json:"-"`
 }
 
@@ -30,13 +32,15 @@ const (
 // recorded is how a turn records thoughts, nil for none.
 func (t Thoughts) recorded() (*events.Reasoning, error) {
 	var r events.Reasoning
-	for _, f := range []struct{ name, text string }{{fieldReasoningContent, t.ReasoningContent}, {fieldReasoning, t.Reasoning}} {
+	for _, f := range []struct{ name, text string }{{fieldReasoningContent, t.ReasoningContent},
+		{fieldReasoning, t.Reasoning}} {
 		if f.text != "" && (r.Text == "" || r.Text == f.text) {
 			r.Text, r.Fields = f.text, append(r.Fields, f.name)
 		}
 	}
 	size := len(r.Text)
-	for name, blocks := range map[string]json.RawMessage{fieldThinkingBlocks: t.ThinkingBlocks, fieldReasoningDetails: t.ReasoningDetails, fieldContent: t.Parts} {
+	for name, blocks := range map[string]json.RawMessage{fieldThinkingBlocks: t.ThinkingBlocks,
+		fieldReasoningDetails: t.ReasoningDetails, fieldContent: t.Parts} {
 		if len(blocks) == 0 || blocks[0] != '[' || string(blocks) == "[]" {
 			continue
 		}
@@ -86,7 +90,8 @@ func thoughtsOf(r *events.Reasoning) (t Thoughts) {
 			t.ReasoningContent = r.Text
 		}
 	}
-	t.ThinkingBlocks, t.ReasoningDetails, t.Parts = r.Blocks[fieldThinkingBlocks], r.Blocks[fieldReasoningDetails], r.Blocks[fieldContent]
+	t.ThinkingBlocks, t.ReasoningDetails, t.Parts = r.Blocks[fieldThinkingBlocks],
+		r.Blocks[fieldReasoningDetails], r.Blocks[fieldContent]
 	return t
 }
 
@@ -94,7 +99,8 @@ func thoughtsOf(r *events.Reasoning) (t Thoughts) {
 func Recorded(turn *events.TurnSampled) Message {
 	m := Message{Role: roleAssistant, Content: turn.Content, Thoughts: thoughtsOf(turn.Reasoning)}
 	for _, c := range turn.ToolCalls {
-		m.ToolCalls = append(m.ToolCalls, ToolCall{ID: c.ID, Type: "function", Function: Function{Name: c.Name, Arguments: Arguments(c.Arguments).ForServer()}})
+		m.ToolCalls = append(m.ToolCalls, ToolCall{ID: c.ID, Type: "function",
+			Function: Function{Name: c.Name, Arguments: Arguments(c.Arguments).ForServer()}})
 	}
 	return m
 }

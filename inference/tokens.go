@@ -9,12 +9,12 @@ import (
 	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
-// ErrTokens means that the server's token ids and log-probabilities contradict each other or are none; where the latter is so of log-probabilities, it
-// comes with tokencheck.ErrNone.
+// ErrTokens means that the server's token ids and log-probabilities contradict each other or are
+// none; where the latter is so of log-probabilities, it comes with tokencheck.ErrNone.
 var ErrTokens = errors.New("token ids and log-probabilities cannot be used")
 
-// lacks names what training needs and the answer does not have. Token ids, log-probabilities and usage that contradict each other are an
-// ErrTokens of tokens, not a lack.
+// lacks names what training needs and the answer does not have. Token ids, log-probabilities and
+// usage that contradict each other are an ErrTokens of tokens, not a lack.
 func (r *Response) lacks() (lacks []string) {
 	choice := r.Choices[0]
 	triples := choice.MetaInfo.OutputTokenLogprobs != nil
@@ -24,7 +24,8 @@ func (r *Response) lacks() (lacks []string) {
 	if choice.TokenIDs == nil && !triples {
 		lacks = append(lacks, events.LackIDs)
 	}
-	if choice.Logprobs.Content == nil && choice.logprobs == nil && !triples && (choice.TokenIDs == nil || len(choice.TokenIDs) > 0) {
+	if choice.Logprobs.Content == nil && choice.logprobs == nil && !triples &&
+		(choice.TokenIDs == nil || len(choice.TokenIDs) > 0) {
 		lacks = append(lacks, events.LackLogprobs)
 	}
 	if choice.unread() {
@@ -33,7 +34,8 @@ func (r *Response) lacks() (lacks []string) {
 	return lacks
 }
 
-// agrees refuses a usage that counts other tokens than there are. Servers that count nothing say nothing.
+// agrees refuses a usage that counts other tokens than there are. Servers that
+// count nothing say nothing.
 func (r *Response) agrees(prompt, ids []int32) error {
 	if n := r.Usage.PromptTokens; n > 0 && int(n) != len(prompt) {
 		return fmt.Errorf("%w: usage counts %d prompt tokens, prompt_token_ids has %d", ErrTokens, n, len(prompt))
@@ -44,8 +46,9 @@ func (r *Response) agrees(prompt, ids []int32) error {
 	return nil
 }
 
-// tokens are the prompt's token ids, the sampled ones, and the sampled ones' log-probabilities; all nil where the server gave
-// none. What contradicts itself is an ErrTokens. The answer must have a choice.
+// tokens are the prompt's token ids, the sampled ones, and the sampled ones'
+// log-probabilities; all nil where the server gave none. What contradicts itself is an
+// ErrTokens. The answer must have a choice.
 func (r *Response) tokens() (prompt, ids []int32, logprobs []float32, err error) {
 	choice := r.Choices[0]
 	prompt = r.PromptTokenIDs
@@ -69,7 +72,8 @@ func (r *Response) tokens() (prompt, ids []int32, logprobs []float32, err error)
 	return prompt, ids, logprobs, r.agrees(prompt, ids)
 }
 
-// check refuses what is no token and no log-probability, and rounds those that came out just above 0.
+// check refuses what is no token and no log-probability, and rounds those
+// that came out just above 0.
 func check(prompt, ids []int32, logprobs []float32) error {
 	if err := tokencheck.IDs(prompt); err != nil {
 		return fmt.Errorf("%w: prompt: %w", ErrTokens, err)
@@ -87,12 +91,15 @@ func sampled(choice Choice) (ids []int32, logprobs []float32, err error) {
 		ids = []int32{}
 		for i, triple := range triples {
 			if !triple.there {
-				return nil, nil, fmt.Errorf("%w: meta_info.output_token_logprobs: token %d has no log-probability, or no id", ErrTokens, i)
+				return nil, nil,
+					fmt.Errorf("%w: meta_info.output_token_logprobs: token %d has no log-probability, or no id",
+						ErrTokens, i)
 			}
 			ids, logprobs = append(ids, triple.id), append(logprobs, triple.logprob)
 		}
 		if choice.TokenIDs != nil && !slices.Equal(ids, choice.TokenIDs) {
-			return nil, nil, fmt.Errorf("%w: token_ids and meta_info.output_token_logprobs name other tokens", ErrTokens)
+			return nil, nil, fmt.Errorf("%w: token_ids and meta_info.output_token_logprobs name other tokens",
+				ErrTokens)
 		}
 		return ids, logprobs, nil
 	}

@@ -17,8 +17,9 @@ import (
 	"github.com/rondo-rl/rondo/inference/memory"
 )
 
-// Tokens in, tokens out: the prompt is the tokens that the model has seen and sampled, and those of the new messages. The server renders and parses, as it alone knows the
-// model's template. Each kind of server has a file of its own: vllm.go, sglang.go and llamacpp.go.
+// Tokens in, tokens out: the prompt is the tokens that the model has seen and sampled, and those of
+// the new messages. The server renders and parses, as it alone knows the model's template. Each
+// kind of server has a file of its own: vllm.go, sglang.go and llamacpp.go.
 
 // Engines whose paths of tokens are known, as servers name themselves in owned_by of their models.
 const (
@@ -35,8 +36,10 @@ func kind(engine string) string {
 	return EngineVLLM
 }
 
-// countsAnew reports whether the server would sample the rest of an answer from another distribution than it would have sampled all of it from: SGLang's repetition penalty is on the tokens that
-// its own request has sampled, where vLLM's and llama.cpp's is on those of the prompt, too.
+// countsAnew reports whether the server would sample the rest of an answer from another
+// distribution than it would have sampled all of it from: SGLang's repetition penalty is
+// on the tokens that its own request has sampled, where vLLM's and llama.cpp's is on
+// those of the prompt, too.
 func (conv Conversation) countsAnew() bool {
 	penalty := conv.Request.RepetitionPenalty
 	return conv.Engine == EngineSGLang && penalty != nil && *penalty != 1
@@ -44,38 +47,46 @@ func (conv Conversation) countsAnew() bool {
 
 // Conversation is what the next turn is asked with, where prompts are tokens.
 type Conversation struct {
-	// Engine is the server's kind, as Client.Engine finds it. Others than those that are known are asked as vLLM is.
+	// Engine is the server's kind, as Client.Engine finds it. Others than those that are
+	// known are asked as vLLM is.
 	Engine string
 	// Chat: turns are asked for as messages, so that no tokens are known.
 	Chat bool
 	// Request holds the whole conversation as messages, the new ones behind the last answer.
 	Request Request
-	// Known are the tokens up to the end of the last sample, and Samples the answers among them; none where the turn begins a segment.
+	// Known are the tokens up to the end of the last sample, and Samples the answers among them;
+	// none where the turn begins a segment.
 	Known   []int32
 	Samples []Sampled
-	// Begun is what is recorded of the answer, which goes on behind it where the prompt is the same; nil is nothing.
+	// Begun is what is recorded of the answer, which goes on behind it where the prompt is
+	// the same; nil is nothing.
 	Begun *events.UnderWay
-	// Piece records a piece of the answer under way. Servers that can are asked to stream where it is set.
+	// Piece records a piece of the answer under way. Servers that can are asked
+	// to stream where it is set.
 	Piece func(ctx context.Context, p events.PieceSampled) error
 	// Routed is how many of the known tokens have their experts recorded, from the first one on.
 	Routed int
 }
 
-// engine is one turn by tokens at a server of some kind. Its errors are *Failures that do not tell the key.
+// engine is one turn by tokens at a server of some kind. Its errors are *Failures
+// that do not tell the key.
 type engine interface {
 	// render writes messages as tokens, and asks for an answer where prompts says so.
 	render(ctx context.Context, messages []Message, prompts bool) ([]int32, error)
-	// end is where in the rendering of a conversation its first so many messages end, the last of which is a sample; ok is false where that is not found.
+	// end is where in the rendering of a conversation its first so many messages end, the last of
+	// which is a sample; ok is false where that is not found.
 	end(ctx context.Context, messages []Message, whole, sample []int32) (end int, ok bool, err error)
 	// reseed gives the next request a seed of its own behind so many tokens of the answer.
 	reseed(offset int)
-	// sample asks for an answer of most tokens behind a prompt, and for the experts from one of its tokens on; below 0 for none.
+	// sample asks for an answer of most tokens behind a prompt, and for the experts from one of its
+	// tokens on; below 0 for none.
 	sample(ctx context.Context, prompt []int32, most, from int) (*Response, error)
 	// read has the server read the message in what was sampled, unless it has done so.
 	read(ctx context.Context, answer *Response) error
 }
 
-// Engine is the kind of a server, as it names it itself; "" where it does not say. Its error is a *Failure.
+// Engine is the kind of a server, as it names it itself; "" where it does not say.
+// Its error is a *Failure.
 func (c *Client) Engine(ctx context.Context, endpoint string) (string, error) {
 	list, err := c.Models(ctx, endpoint)
 	if err != nil || len(list) == 0 {
@@ -97,7 +108,8 @@ type turn struct {
 	recorder *recorder
 }
 
-// reseed implements engine. With the seed of the first request the next one would draw the same random numbers once more, which the tokens so far follow from.
+// reseed implements engine. With the seed of the first request the next one would draw the same
+// random numbers once more, which the tokens so far follow from.
 func (t *turn) reseed(offset int) {
 	if t.seed == nil || offset == 0 {
 		return
@@ -122,9 +134,11 @@ func (c *Client) engine(base string, conv Conversation, share *memory.Share, r *
 	return &vllmTurn{turn: t}
 }
 
-// CompleteTokens asks for one turn as tokens. fit says how many tokens the answer may have behind a prompt of so many. Its errors are *Failures that do not tell the key.
-// The caller calls Done as with Complete.
-func (c *Client) CompleteTokens(ctx context.Context, endpoint string, conv Conversation, fit func(prompt int) (most int, full *Failure)) (*Response, error) {
+// CompleteTokens asks for one turn as tokens. fit says how many tokens the answer may have
+// behind a prompt of so many. Its errors are *Failures that do not tell the key. The caller
+// calls Done as with Complete.
+func (c *Client) CompleteTokens(ctx context.Context, endpoint string, conv Conversation,
+	fit func(prompt int) (most int, full *Failure)) (*Response, error) {
 	share := answers.Share(endpoint)
 	answer, err := c.completeTokens(ctx, strings.TrimSuffix(endpoint, "/"), conv, fit, share)
 	if err != nil {
@@ -135,9 +149,12 @@ func (c *Client) CompleteTokens(ctx context.Context, endpoint string, conv Conve
 	return answer, nil
 }
 
-func (c *Client) completeTokens(ctx context.Context, base string, conv Conversation, fit func(int) (int, *Failure), share *memory.Share) (*Response, error) {
+func (c *Client) completeTokens(ctx context.Context, base string, conv Conversation, fit func(int) (int, *Failure),
+	share *memory.Share) (*Response, error) {
 	if field := conv.dropped(); field != "" {
-		return nil, &Failure{Class: events.ClassEndpoint, Permanent: true, Err: fmt.Errorf("%s: %s reads it in chats alone, and the run's endpoint_api is tokens; leave it out", field, conv.Engine)}
+		return nil, &Failure{Class: events.ClassEndpoint, Permanent: true,
+			Err: fmt.Errorf("%s: %s reads it in chats alone, and the run's endpoint_api is tokens; leave it out", field,
+				conv.Engine)}
 	}
 	var r *recorder
 	if conv.Piece != nil && !conv.countsAnew() {
@@ -177,8 +194,9 @@ func (c *Client) completeTokens(ctx context.Context, base string, conv Conversat
 	return answer, nil
 }
 
-// dropped is a field of a request by which the model is to sample from another distribution, or to call a tool, and which the engine does not know where it samples by tokens;
-// "" for none. vLLM renders all of them.
+// dropped is a field of a request by which the model is to sample from another distribution, or
+// to call a tool, and which the engine does not know where it samples by tokens; "" for none.
+// vLLM renders all of them.
 func (conv Conversation) dropped() string {
 	var known func(field string) bool
 	switch conv.Engine {
@@ -252,9 +270,11 @@ func (s sampler) sample(ctx context.Context, prompt []int32, most, routed int) (
 	return answer, nil
 }
 
-// promptOf is the next prompt. It is the tokens known and those of the new messages, which a rendering with stand-ins shows, or else the difference of two renderings:
-// with and without the new messages. Both leave earlier thoughts out, as templates may, so that nothing but the new messages makes them differ. Where they differ in more, or nothing is
-// known, the prompt is the rendering of all messages.
+// promptOf is the next prompt. It is the tokens known and those of the new messages, which a
+// rendering with stand-ins shows, or else the difference of two renderings: with and without the
+// new messages. Both leave earlier thoughts out, as templates may, so that nothing but the new
+// messages makes them differ. Where they differ in more, or nothing is known, the prompt is the
+// rendering of all messages.
 func promptOf(ctx context.Context, e engine, conv Conversation) ([]int32, error) {
 	messages := conv.Request.Messages
 	if !conv.goesOn() {
@@ -295,7 +315,8 @@ func promptOf(ctx context.Context, e engine, conv Conversation) ([]int32, error)
 	return e.render(ctx, messages, true)
 }
 
-// goesOn reports whether a conversation goes on with samples that stand one after the other in its tokens and in its messages.
+// goesOn reports whether a conversation goes on with samples that stand one after the other in its
+// tokens and in its messages.
 func (conv Conversation) goesOn() bool {
 	token, message := 0, 0
 	for _, s := range conv.Samples {
@@ -308,7 +329,8 @@ func (conv Conversation) goesOn() bool {
 	return n > 0 && token == len(conv.Known) && conv.Samples[n-1].Begin < token
 }
 
-// chatOf is a request for the tokens of messages, as a chat has them. Of a chat that has more of which its prompt may be made, its error is ErrUncounted.
+// chatOf is a request for the tokens of messages, as a chat has them. Of a chat that has more of
+// which its prompt may be made, its error is ErrUncounted.
 func (t *turn) chatOf(messages []Message, prompts bool) (map[string]any, error) {
 	body := map[string]any{"model": t.request.Model, "messages": messages, "add_generation_prompt": prompts}
 	if t.chats {
@@ -337,8 +359,9 @@ func (t *turn) chatOf(messages []Message, prompts bool) (map[string]any, error) 
 	return body, nil
 }
 
-// untold is what of a chat may make its prompt, and cannot be told a server that is asked for the tokens of messages; "" for nothing. Servers may leave tools out that are not to be called
-// or not named, and write the chats of gpt-oss without its template.
+// untold is what of a chat may make its prompt, and cannot be told a server that is asked for the
+// tokens of messages; "" for nothing. Servers may leave tools out that are not to be called or not
+// named, and write the chats of gpt-oss without its template.
 func (r Request) untold() string {
 	choice := cmp.Or(r.ToolChoice, strings.Trim(r.extra("tool_choice"), `"`), "auto")
 	switch {
@@ -376,7 +399,8 @@ func endByRendering(ctx context.Context, e engine, messages []Message, whole []i
 // roleAssistant is the role of what a model said.
 const roleAssistant = "assistant"
 
-// withoutThoughts are messages as templates render them that leave all thoughts out. White space before the words goes with them, which some templates do.
+// withoutThoughts are messages as templates render them that leave all thoughts out. White space
+// before the words goes with them, which some templates do.
 func withoutThoughts(messages []Message) []Message {
 	plain := slices.Clone(messages)
 	for i := range plain {
@@ -413,12 +437,15 @@ func (r *Response) answers(prompt []int32, most int) error {
 	return nil
 }
 
-// namesTokens checks that the log-probabilities are those of the tokens, the first of which has a number. Lists of other lengths are refused elsewhere.
+// namesTokens checks that the log-probabilities are those of the tokens, the first of which has a
+// number. Lists of other lengths are refused elsewhere.
 func (c *Choice) namesTokens(first int) error {
 	for i, entry := range c.Logprobs.Content[:min(len(c.TokenIDs), len(c.Logprobs.Content))] {
 		named := strconv.Itoa(int(c.TokenIDs[i]))
-		if id, says := strings.CutPrefix(entry.Token, "token_id:"); says && id != named || entry.TokenID != nil && *entry.TokenID != c.TokenIDs[i] {
-			return fmt.Errorf("%w: token %d is %s, and its log-probability is of another one", ErrTokens, first+i, named)
+		if id, says := strings.CutPrefix(entry.Token, "token_id:"); says && id != named ||
+			entry.TokenID != nil && *entry.TokenID != c.TokenIDs[i] {
+			return fmt.Errorf("%w: token %d is %s, and its log-probability is of another one", ErrTokens, first+i,
+				named)
 		}
 	}
 	return nil
@@ -426,7 +453,8 @@ func (c *Choice) namesTokens(first int) error {
 
 // errPrompt: an answer follows another prompt.
 func errPrompt(had, given int) error {
-	return fmt.Errorf("%w: the server sampled behind another prompt than it was given: %d tokens instead of %d", ErrTokens, had, given)
+	return fmt.Errorf("%w: the server sampled behind another prompt than it was given: %d tokens instead of %d",
+		ErrTokens, had, given)
 }
 
 // malformed is an answer that cannot be used.

@@ -31,8 +31,10 @@ type talk struct {
 }
 
 func newTalk(t *testing.T, s *tokenstest.Server) *talk {
-	return &talk{t: t, server: s, model: "m", client: inference.Client{HTTP: http.DefaultClient, MaxTokens: 4096}, most: 1000,
-		messages: []inference.Message{{Role: "system", Content: "You are an agent."}, {Role: "user", Content: "Mend it."}}}
+	return &talk{t: t, server: s, model: "m", client: inference.Client{HTTP: http.DefaultClient, MaxTokens: 4096},
+		most: 1000,
+		messages: []inference.Message{{Role: "system", Content: "You are an agent."},
+			{Role: "user", Content: "Mend it."}}}
 }
 
 func (k *talk) sampling() runfile.Sampling {
@@ -47,11 +49,13 @@ func (k *talk) conversation() inference.Conversation {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	tools := []inference.Tool{{Type: "function", Function: inference.Description{Name: "read_file", Parameters: json.RawMessage(`{}`)}}}
+	tools := []inference.Tool{{Type: "function", Function: inference.Description{Name: "read_file",
+		Parameters: json.RawMessage(`{}`)}}}
 	return inference.Conversation{
-		Engine:  engine,
-		Request: inference.Request{Model: k.model, Messages: k.messages, Tools: tools, Sample: inference.NewSample(k.sampling()), Logprobs: true, ReturnTokenIDs: true, Extra: k.extra},
-		Known:   k.known, Samples: k.samples,
+		Engine: engine,
+		Request: inference.Request{Model: k.model, Messages: k.messages, Tools: tools,
+			Sample: inference.NewSample(k.sampling()), Logprobs: true, ReturnTokenIDs: true, Extra: k.extra},
+		Known: k.known, Samples: k.samples,
 	}
 }
 
@@ -59,11 +63,12 @@ func (k *talk) conversation() inference.Conversation {
 func (k *talk) ask() (*inference.Response, error) { return k.complete(k.conversation()) }
 
 func (k *talk) complete(conv inference.Conversation) (*inference.Response, error) {
-	return k.client.CompleteTokens(k.t.Context(), k.server.URL+"/v1", conv, func(int) (int, *inference.Failure) { return k.most, nil })
+	return k.client.CompleteTokens(k.t.Context(), k.server.URL+"/v1", conv,
+		func(int) (int, *inference.Failure) { return k.most, nil })
 }
 
-// turn asks for one turn and takes it into the conversation, with what answers it. It returns what the prompt added to the tokens known, as text; all of the prompt
-// where it did not extend them.
+// turn asks for one turn and takes it into the conversation, with what answers it. It returns what
+// the prompt added to the tokens known, as text; all of the prompt where it did not extend them.
 func (k *talk) turn(answers ...inference.Message) (added string) {
 	k.t.Helper()
 	answer, err := k.ask()
@@ -102,20 +107,26 @@ func tool(text string) inference.Message {
 
 // engines are the kinds of servers that are asked by tokens.
 var engines = map[string]func(*tokenstest.Server) *tokenstest.Server{
-	"vLLM": func(s *tokenstest.Server) *tokenstest.Server { return s }, "llama.cpp": (*tokenstest.Server).LlamaCPP, "SGLang": (*tokenstest.Server).SGLang,
+	"vLLM": func(s *tokenstest.Server) *tokenstest.Server { return s }, "llama.cpp": (*tokenstest.Server).LlamaCPP,
+	"SGLang": (*tokenstest.Server).SGLang,
 }
 
-// TestTokensIn: whatever a template does with thoughts and ends of turns, a prompt is the last one, the sample, and the tokens of the new messages with as much of the end
-// of the turn as the sample lacks. It is as the template writes it, but for the thoughts that stay.
+// TestTokensIn: whatever a template does with thoughts and ends of turns, a prompt is the last one,
+// the sample, and the tokens of the new messages with as much of the end of the turn as the sample
+// lacks. It is as the template writes it, but for the thoughts that stay.
 func TestTokensIn(t *testing.T) {
-	for name, want := range map[string][3]string{ // what prompts add behind a call, behind words, and behind words that were cut
+	// what prompts add behind a call, behind words, and behind words that were cut
+	for name, want := range map[string][3]string{
 		"Qwen3": {"\n<|im_start|>user\n<tool_response>\nfile A\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
-			"\n<|im_start|>user\nNow the next.<|im_end|>\n<|im_start|>assistant\n", "<|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n"},
+			"\n<|im_start|>user\nNow the next.<|im_end|>\n<|im_start|>assistant\n",
+			"<|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n"},
 		"Qwen35": {"\n<|im_start|>user\n<tool_response>\nfile A\n</tool_response><|im_end|>\n<|im_start|>assistant\n<think>\n",
-			"\n<|im_start|>user\nNow the next.<|im_end|>\n<|im_start|>assistant\n<think>\n", "<|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n<think>\n"},
+			"\n<|im_start|>user\nNow the next.<|im_end|>\n<|im_start|>assistant\n<think>\n",
+			"<|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n<think>\n"},
 		"DeepSeek": {"\n\n<function_results>\n<result>file A</result>\n</function_results>\n\n<think>",
 			"<｜User｜>Now the next.<｜Assistant｜><think>", "<｜end▁of▁sentence｜><｜User｜>Go on.<｜Assistant｜><think>"},
-		"GLM": {"\n<tool_response>\nfile A\n</tool_response><|assistant|>", "\nNow the next.<|assistant|>", "<|user|>\nGo on.<|assistant|>"},
+		"GLM": {"\n<tool_response>\nfile A\n</tool_response><|assistant|>", "\nNow the next.<|assistant|>",
+			"<|user|>\nGo on.<|assistant|>"},
 		"Kimi": {"<|im_system|>tool<|im_middle|>## Return\nfile A<|im_end|><|im_assistant|>assistant<|im_middle|>",
 			"<|im_user|>user<|im_middle|>Now the next.<|im_end|><|im_assistant|>assistant<|im_middle|>",
 			"<|im_end|><|im_user|>user<|im_middle|>Go on.<|im_end|><|im_assistant|>assistant<|im_middle|>"},
@@ -123,8 +134,11 @@ func TestTokensIn(t *testing.T) {
 		for engine, as := range engines {
 			t.Run(name+" at "+engine, func(t *testing.T) {
 				s := as(tokenstest.New(t, name, nil))
-				says := []string{s.Template.Answer("Where to begin?", "", "a"), s.Template.Answer("Once more.", "Reading on.", "b"), s.Template.Answer("That is it.", "Done so far.", ""),
-					strings.TrimSuffix(s.Template.Answer("Next.", "so we go", ""), s.Template.Stop[1]), s.Template.Answer("", "Done.", "")}
+				says := []string{s.Template.Answer("Where to begin?", "", "a"),
+					s.Template.Answer("Once more.", "Reading on.", "b"),
+					s.Template.Answer("That is it.", "Done so far.", ""),
+					strings.TrimSuffix(s.Template.Answer("Next.", "so we go", ""), s.Template.Stop[1]),
+					s.Template.Answer("", "Done.", "")}
 				s.Say = func(string) (string, string) {
 					text := says[0]
 					says = says[1:]
@@ -138,7 +152,9 @@ func TestTokensIn(t *testing.T) {
 				if !strings.HasPrefix(whole, s.Template.Begin) || !strings.HasSuffix(whole, s.Template.Prompt) {
 					t.Errorf("the first prompt is %q", whole)
 				}
-				for i, turn := range []struct{ want, answer string }{{want[0], ""}, {strings.Replace(want[0], "file A", "file B", 1), "Now the next."}, {want[1], "Go on."}, {want[2], ""}} {
+				for i, turn := range []struct{ want, answer string }{{want[0], ""},
+					{strings.Replace(want[0], "file A", "file B", 1), "Now the next."},
+					{want[1], "Go on."}, {want[2], ""}} {
 					answer := inference.Message{Role: "user", Content: turn.answer}
 					if i == 0 {
 						answer = tool("file B")
@@ -149,7 +165,8 @@ func TestTokensIn(t *testing.T) {
 				}
 				for i, turn := range s.Turns()[1:] {
 					before := s.Turns()[i]
-					if seen := slices.Concat(before.Prompt, before.Sampled); !slices.Equal(turn.Prompt[:min(len(seen), len(turn.Prompt))], seen) {
+					if seen := slices.Concat(before.Prompt,
+						before.Sampled); !slices.Equal(turn.Prompt[:min(len(seen), len(turn.Prompt))], seen) {
 						t.Errorf("prompt %d does not begin with what the model has seen and sampled", i+1)
 					}
 				}
@@ -158,7 +175,8 @@ func TestTokensIn(t *testing.T) {
 	}
 }
 
-// TestTokensOfOlderServers: older versions read the message in a request of its own, and name tokens in another way.
+// TestTokensOfOlderServers: older versions read the message in a request of its own, and
+// name tokens in another way.
 func TestTokensOfOlderServers(t *testing.T) {
 	for _, oldest := range []bool{false, true} {
 		s := tokenstest.New(t, "Qwen3", nil)
@@ -166,7 +184,9 @@ func TestTokensOfOlderServers(t *testing.T) {
 		s.Say = func(string) (string, string) { return s.Template.Answer("Hm.", "I read.", "a"), "" }
 		k := newTalk(t, s)
 		k.turn()
-		if turn := k.last; turn.Content != "I read." || turn.Reasoning == nil || turn.Reasoning.Text != "Hm." || len(turn.ToolCalls) != 1 || turn.FinishReason != "tool_calls" || s.Requests("/v1/chat/completions/derender") != 1 {
+		if turn := k.last; turn.Content != "I read." || turn.Reasoning == nil || turn.Reasoning.Text != "Hm." ||
+			len(turn.ToolCalls) != 1 || turn.FinishReason != "tool_calls" ||
+			s.Requests("/v1/chat/completions/derender") != 1 {
 			t.Errorf("the turn is %+v", turn)
 		}
 		for i, p := range k.last.Logprobs {
@@ -177,19 +197,22 @@ func TestTokensOfOlderServers(t *testing.T) {
 	}
 }
 
-// TestForeignEnds: a stop token that the template does not know stays, and the template's own follows it. An end that cannot be found begins with a rendering of all.
+// TestForeignEnds: a stop token that the template does not know stays, and the template's own
+// follows it. An end that cannot be found begins with a rendering of all.
 func TestForeignEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		text, stop, want string
 	}{
-		"another stop token": {"I am ok.<|endoftext|>", "", "<|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n"},
-		"a stop text":        {"abc STOP", "STOP", ""},
+		"another stop token": {"I am ok.<|endoftext|>", "",
+			"<|im_end|>\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n"},
+		"a stop text": {"abc STOP", "STOP", ""},
 		"a stop text that the template's end resembles": {"abc\n", "\n", ""},
 	} {
 		s := tokenstest.New(t, "Qwen3", func(string) (string, string) { return c.text, "" })
 		s.Change = func(path string, answer map[string]any) {
 			if path == "/inference/v1/generate" { // the text ends before what stopped it
-				message := tokenstest.Message{Role: "assistant", Content: strings.TrimSuffix(strings.TrimSuffix(c.text, "<|endoftext|>"), c.stop)}
+				message := tokenstest.Message{Role: "assistant",
+					Content: strings.TrimSuffix(strings.TrimSuffix(c.text, "<|endoftext|>"), c.stop)}
 				answer["choices"].([]any)[0].(map[string]any)["message"] = message
 			}
 		}
@@ -211,18 +234,21 @@ func TestForeignEnds(t *testing.T) {
 	}
 }
 
-// TestAnotherHistory: where the renderings differ in more than the new messages, all of them are rendered.
+// TestAnotherHistory: where the renderings differ in more than the new messages,
+// all of them are rendered.
 func TestAnotherHistory(t *testing.T) {
 	s := tokenstest.New(t, "Kimi", nil)
 	s.Say = func(string) (string, string) { return s.Template.Answer("Hm.", "I read.", "a"), "" }
 	s.Change = func(path string, answer map[string]any) {
-		if ids, whole := answer["token_ids"].([]int32); whole && strings.HasSuffix(s.Tokenizer.Decode(ids), s.Template.Prompt) && path == "/v1/chat/completions/render" {
+		if ids, whole := answer["token_ids"].([]int32); whole &&
+			strings.HasSuffix(s.Tokenizer.Decode(ids), s.Template.Prompt) && path == "/v1/chat/completions/render" {
 			answer["token_ids"] = slices.Concat(s.Tokenizer.Encode("It is a new day.", false), ids)
 		}
 	}
 	k := newTalk(t, s)
 	k.turn(tool("file A"))
-	if got := k.turn(tool("file B")); !strings.HasPrefix(got, "It is a new day.") || !strings.Contains(got, "<think>Hm.</think>I read.") {
+	if got := k.turn(tool("file B")); !strings.HasPrefix(got, "It is a new day.") ||
+		!strings.Contains(got, "<think>Hm.</think>I read.") {
 		t.Errorf("the second prompt adds %q", got)
 	}
 }
@@ -242,23 +268,58 @@ func TestHostileTokens(t *testing.T) {
 		older  bool
 		want   string
 	}{
-		"fewer log-probabilities": {choice(func(c map[string]any) { c["logprobs"].(map[string]any)["content"] = entries(c)[1:] }), false, "log-probabilities"},
-		"more ids":                {choice(func(c map[string]any) { c["token_ids"] = append(c["token_ids"].([]int32), 1) }), false, "log-probabilities"},
-		"no ids":                  {choice(func(c map[string]any) { delete(c, "token_ids") }), false, "no token_ids"},
-		"a negative id":           {choice(func(c map[string]any) { c["token_ids"].([]int32)[0] = -1 }), false, "token 0 has the id -1"},
-		"an id out of range":      {choice(func(c map[string]any) { c["token_ids"] = []int64{1 << 31} }), false, "token 0 has the id 2147483648"},
-		"a missing one":           {choice(func(c map[string]any) { entries(c)[0].(map[string]any)["logprob"] = -9999.0 }), false, "token 0 has -9999"},
-		"of another token":        {choice(func(c map[string]any) { entries(c)[0].(map[string]any)["token_id"] = 7777 }), true, "is of another one"},
-		"of another, as text":     {choice(func(c map[string]any) { entries(c)[0].(map[string]any)["token"] = "token_id:7777" }), true, "is of another one"},
-		"too many tokens":         {choice(func(c map[string]any) { c["token_ids"] = slices.Repeat([]int32{1}, 1001) }), false, "at most 1000 were asked for"},
-		"two choices":             {func(_ string, a map[string]any) { a["choices"] = []any{map[string]any{}, map[string]any{}} }, false, "choices instead of 1"},
-		"another prompt":          {func(p string, a map[string]any) { change(p, a, "generate", "prompt_token_ids", []int32{1}) }, false, "behind another prompt"},
-		"an empty prompt":         {func(p string, a map[string]any) { change(p, a, "render", "token_ids", []int32{}) }, false, "token ids from 0 on"},
-		"a prompt of nulls":       {func(p string, a map[string]any) { change(p, a, "render", "token_ids", nil) }, false, "token ids from 0 on"},
-		"a prompt below 0":        {func(p string, a map[string]any) { change(p, a, "render", "token_ids", []int32{1, -1}) }, false, "token ids from 0 on"},
-		"no sampling parameters":  {func(p string, a map[string]any) { change(p, a, "render", "sampling_params", []int{}) }, false, "no sampling_params"},
-		"a huge prompt":           {func(p string, a map[string]any) { change(p, a, "render", "token_ids", make([]int32, 5<<20)) }, false, "answered more than"},
-		"a list of many objects":  {func(p string, a map[string]any) { change(p, a, "generate", "huge", make([]struct{}, 3<<20)) }, false, "answered more than"},
+		"fewer log-probabilities": {choice(func(c map[string]any) {
+			c["logprobs"].(map[string]any)["content"] = entries(
+				c)[1:]
+		}), false, "log-probabilities"},
+		"more ids": {choice(func(c map[string]any) {
+			c["token_ids"] = append(c["token_ids"].([]int32),
+				1)
+		}), false, "log-probabilities"},
+		"no ids": {choice(func(c map[string]any) { delete(c, "token_ids") }), false, "no token_ids"},
+		"a negative id": {choice(func(c map[string]any) { c["token_ids"].([]int32)[0] = -1 }), false,
+			"token 0 has the id -1"},
+		"an id out of range": {choice(func(c map[string]any) { c["token_ids"] = []int64{1 << 31} }), false,
+			"token 0 has the id 2147483648"},
+		"a missing one": {choice(func(c map[string]any) {
+			entries(c)[0].(map[string]any)["logprob"] = -9999.0
+		}), false, "token 0 has -9999"},
+		"of another token": {choice(func(c map[string]any) {
+			entries(c)[0].(map[string]any)["token_id"] = 7777
+		}), true, "is of another one"},
+		"of another, as text": {choice(func(c map[string]any) {
+			entries(c)[0].(map[string]any)["token"] = "token_id:7777"
+		}), true, "is of another one"},
+		"too many tokens": {choice(func(c map[string]any) { c["token_ids"] = slices.Repeat([]int32{1}, 1001) }),
+			false, "at most 1000 were asked for"},
+		"two choices": {func(_ string, a map[string]any) {
+			a["choices"] = []any{map[string]any{},
+				map[string]any{}}
+		}, false, "choices instead of 1"},
+		"another prompt": {func(p string, a map[string]any) {
+			change(p, a, "generate",
+				"prompt_token_ids", []int32{1})
+		}, false, "behind another prompt"},
+		"an empty prompt": {func(p string, a map[string]any) { change(p, a, "render", "token_ids", []int32{}) },
+			false, "token ids from 0 on"},
+		"a prompt of nulls": {func(p string, a map[string]any) { change(p, a, "render", "token_ids", nil) },
+			false, "token ids from 0 on"},
+		"a prompt below 0": {func(p string, a map[string]any) {
+			change(p, a, "render",
+				"token_ids", []int32{1, -1})
+		}, false, "token ids from 0 on"},
+		"no sampling parameters": {func(p string, a map[string]any) {
+			change(p, a, "render",
+				"sampling_params", []int{})
+		}, false, "no sampling_params"},
+		"a huge prompt": {func(p string, a map[string]any) {
+			change(p, a, "render",
+				"token_ids", make([]int32, 5<<20))
+		}, false, "answered more than"},
+		"a list of many objects": {func(p string, a map[string]any) {
+			change(p, a, "generate",
+				"huge", make([]struct{}, 3<<20))
+		}, false, "answered more than"},
 		"no message": {func(p string, a map[string]any) {
 			change(p, a, "derender", "choices", []any{map[string]any{}})
 		}, true, "want 1 with a message"},
@@ -295,7 +356,8 @@ func TestTokensRefused(t *testing.T) {
 		s.Refuse = status
 		_, err := newTalk(t, s).ask()
 		var f *inference.Failure
-		if !errors.As(err, &f) || f.Status != status || !strings.Contains(err.Error(), "--enable-scale-out") || !strings.Contains(err.Error(), "--tokens-only") {
+		if !errors.As(err, &f) || f.Status != status || !strings.Contains(err.Error(), "--enable-scale-out") ||
+			!strings.Contains(err.Error(), "--tokens-only") {
 			t.Errorf("%d: %v", status, err)
 		}
 	}

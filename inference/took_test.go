@@ -23,7 +23,8 @@ func TestTimeOfParts(t *testing.T) {
 	var p parts
 	var last *Response
 	for i, took := range []time.Duration{3 * time.Second, 4 * time.Second} {
-		last = &Response{sent: began.Add(time.Duration(i) * time.Minute), took: took, beside: &tokenColumns{}, Choices: choices{{TokenIDs: tokenIDs{1}}}}
+		last = &Response{sent: began.Add(time.Duration(i) * time.Minute), took: took, beside: &tokenColumns{},
+			Choices: choices{{TokenIDs: tokenIDs{1}}}}
 		last.Choices[0].Logprobs.Content = []sampledEntry{{Logprob: new(logprob)}}
 		if err := p.add(last); err != nil {
 			t.Fatal(err)
@@ -74,11 +75,13 @@ func TestTimeOfPieces(t *testing.T) {
 	})
 }
 
-// TestMemoryOfStreams: a stream takes the memory of an event while it is read, and behind it no more than a fixed part for each token, so that a long answer is not too large.
+// TestMemoryOfStreams: a stream takes the memory of an event while it is read, and behind it no
+// more than a fixed part for each token, so that a long answer is not too large.
 func TestMemoryOfStreams(t *testing.T) {
 	const each, n = 100, 200
 	entries := strings.Repeat(`{"token":"token_id:7","logprob":-1,"rank":1,"bytes":[1,2,3],"top_logprobs":[{"token":"token_id:7","logprob":-1}]},`, each)
-	event := fmt.Sprintf(`data: {"choices":[{"token_ids":[%s],"logprobs":{"content":[%s]}}]}`+"\n\n", strings.TrimSuffix(strings.Repeat("7,", each), ","), strings.TrimSuffix(entries, ","))
+	event := fmt.Sprintf(`data: {"choices":[{"token_ids":[%s],"logprobs":{"content":[%s]}}]}`+"\n\n",
+		strings.TrimSuffix(strings.Repeat("7,", each), ","), strings.TrimSuffix(entries, ","))
 	const most = 2 << 20
 	share := memory.New(2*most, most).Share("a")
 	seen := 0
@@ -86,13 +89,15 @@ func TestMemoryOfStreams(t *testing.T) {
 		seen = len(s.ids)
 		return nil
 	}}
-	body := io.MultiReader(strings.NewReader(strings.Repeat(event, n)), strings.NewReader(`data: {"choices":[{"finish_reason":"stop"}]}`))
+	body := io.MultiReader(strings.NewReader(strings.Repeat(event, n)),
+		strings.NewReader(`data: {"choices":[{"finish_reason":"stop"}]}`))
 	if all := n * perValue * memory.Values([]byte(event)); all < 2*most {
 		t.Fatalf("events of %d bytes in memory show nothing", all)
 	}
 	_, cancel := context.WithCancelCause(t.Context())
 	resp := &http.Response{Body: io.NopCloser(body)}
-	if failure := (&Client{}).stream(t.Context(), cancel, "a", resp, maxResponse, s, share); failure != nil || seen != each*n {
+	if failure := (&Client{}).stream(t.Context(), cancel, "a", resp, maxResponse, s, share); failure != nil ||
+		seen != each*n {
 		t.Fatalf("behind %d tokens: %v", seen, failure)
 	}
 	held := int64(perValue * each * n)
@@ -104,25 +109,29 @@ func TestMemoryOfStreams(t *testing.T) {
 	}
 	line := bytes.Repeat([]byte("x"), most)
 	share.End()
-	failure := (&Client{}).stream(t.Context(), cancel, "a", &http.Response{Body: io.NopCloser(bytes.NewReader(line))}, maxResponse, &streamed{part: plainPart}, share)
+	failure := (&Client{}).stream(t.Context(), cancel, "a", &http.Response{Body: io.NopCloser(bytes.NewReader(line))},
+		maxResponse, &streamed{part: plainPart}, share)
 	if failure == nil || !strings.Contains(failure.Error(), "of memory") {
 		t.Errorf("a line of as many bytes as there are in all: %v", failure)
 	}
 }
 
-// TestMemoryOfChunks: what a chunk becomes is in memory that the answer has, also where it becomes longer than it was.
+// TestMemoryOfChunks: what a chunk becomes is in memory that the answer has, also where it
+// becomes longer than it was.
 func TestMemoryOfChunks(t *testing.T) {
 	const n = 10 << 10
 	data := fmt.Sprintf(`{"choices":[{"index":0,"delta":{"content":"%s"}}]}`, strings.Repeat("\xff", n))
 	share := memory.New(10*n, 5*n).Share("a")
 	told := false
 	c := &chunks{follow: func(Delta) { told = true }}
-	if failure := c.event(t.Context(), "a", "", []byte(data), share); failure == nil || !strings.Contains(failure.Error(), "of memory") || told {
+	if failure := c.event(t.Context(), "a", "", []byte(data), share); failure == nil ||
+		!strings.Contains(failure.Error(), "of memory") || told {
 		t.Errorf("%d bytes that become %d characters: %v", n, c.content.Len()/len("\uFFFD"), failure)
 	}
 }
 
-// lingering is a server that sends a stream, keeps the connection open behind its end, and calls closed when that is closed. It answers what is no stream at once.
+// lingering is a server that sends a stream, keeps the connection open behind its end, and calls
+// closed when that is closed. It answers what is no stream at once.
 type lingering struct {
 	events string
 	closed func()
@@ -144,18 +153,23 @@ func (s lingering) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// TestChunksThatWait: an answer whose connection was ended behind its end waits for memory as any other does.
+// TestChunksThatWait: an answer whose connection was ended behind its end waits for
+// memory as any other does.
 func TestChunksThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New(2<<20, 1<<20)
 		share, first, kept := b.Share("a"), b.Share("a"), b.Share("b")
-		event := fmt.Sprintf(`data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}`+"\n\n", strings.Repeat("x", 1<<10))
-		server := lingering{strings.Repeat(event, 100) + `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n", func() { fill(t, first, kept) }}
+		event := fmt.Sprintf(`data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}`+"\n\n",
+			strings.Repeat("x", 1<<10))
+		server := lingering{strings.Repeat(event, 100) +
+			`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n",
+			func() { fill(t, first, kept) }}
 		time.AfterFunc(endTime+time.Minute, first.End)
 		var answer Response
 		c := Client{HTTP: &http.Client{Transport: server}, Follow: func(Delta) {}}
 		again, err := c.followed(t.Context(), "http://a", body{[]byte("{}")}, &answer, share)
-		if err != nil || again || len(answer.Choices) != 1 || len(answer.Choices[0].Message.Content) != 100<<10 || share.Waited() != time.Minute {
+		if err != nil || again || len(answer.Choices) != 1 || len(answer.Choices[0].Message.Content) != 100<<10 ||
+			share.Waited() != time.Minute {
 			t.Errorf("after %s: %v", share.Waited(), err)
 		}
 	})
@@ -175,14 +189,16 @@ func (s *spending) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.RoundTripper.RoundTrip(r)
 }
 
-// TestTimeOfTheSecondTry: a whole answer that is asked for behind a stream took its own time, without what the stream has waited for memory.
+// TestTimeOfTheSecondTry: a whole answer that is asked for behind a stream took its own time,
+// without what the stream has waited for memory.
 func TestTimeOfTheSecondTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := answers
 		answers = memory.New(2<<20, 1<<20)
 		defer func() { answers = all }()
 		first, kept := answers.Share("http://a"), answers.Share("b")
-		server := &spending{lingering{`data: {"choices":[{"index":0,"delta":{"function_call":{"name":"f"}}}]}` + "\n\n", nil}, func() { fill(t, first, kept) }}
+		server := &spending{lingering{`data: {"choices":[{"index":0,"delta":{"function_call":{"name":"f"}}}]}` + "\n\n",
+			nil}, func() { fill(t, first, kept) }}
 		time.AfterFunc(time.Minute, first.End)
 		c := Client{HTTP: &http.Client{Transport: server}, Follow: func(Delta) {}}
 		answer, err := c.Complete(t.Context(), "http://a", Request{})
@@ -192,7 +208,8 @@ func TestTimeOfTheSecondTry(t *testing.T) {
 	})
 }
 
-// fill takes all of a budget: what is kept for one share, and what is left to the tenant of the other.
+// fill takes all of a budget: what is kept for one share, and what is left to
+// the tenant of the other.
 func fill(t *testing.T, all, kept *memory.Share) {
 	if kept.Grow(t.Context(), 3<<18) != nil {
 		t.Error("nothing is kept for one share")

@@ -9,10 +9,12 @@ import (
 	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
-// Turn is the answer as the turn with a number, sampled with the version `otherwise` unless the server says with which one. Where
-// the turn's prompt stands in its rollout is the caller's to say: the prompt's tokens come beside it, nil for a turn that is text
-// only. With an ErrTokens the turn is whole but for its tokens.
-func (r *Response) Turn(number int, otherwise int64, started time.Time) (t events.TurnSampled, prompt []int32, err error) {
+// Turn is the answer as the turn with a number, sampled with the version `otherwise` unless the
+// server says with which one. Where the turn's prompt stands in its rollout is the caller's to say:
+// the prompt's tokens come beside it, nil for a turn that is text only. With an ErrTokens the turn
+// is whole but for its tokens.
+func (r *Response) Turn(number int, otherwise int64, started time.Time) (t events.TurnSampled,
+	prompt []int32, err error) {
 	if len(r.Choices) != 1 {
 		return t, nil, fmt.Errorf("%d choices instead of 1", len(r.Choices))
 	}
@@ -21,12 +23,14 @@ func (r *Response) Turn(number int, otherwise int64, started time.Time) (t event
 	case choice.gaveUp():
 		return t, nil, fmt.Errorf("the server ended the turn with %.64q", string(choice.FinishReason))
 	case len(choice.Message.ToolCalls) > MaxToolCalls:
-		return t, nil, fmt.Errorf("%d tool calls in one turn, at most %d are allowed", len(choice.Message.ToolCalls), MaxToolCalls)
+		return t, nil, fmt.Errorf("%d tool calls in one turn, at most %d are allowed", len(choice.Message.ToolCalls),
+			MaxToolCalls)
 	}
 	t = events.TurnSampled{
 		Turn:         number,
 		PromptTokens: int(r.Usage.PromptTokens), CompletionTokens: int(r.Usage.CompletionTokens),
-		StartedAt: started.UTC(), LatencyMS: float64(r.took) / float64(time.Millisecond), Content: choice.Message.Content,
+		StartedAt: started.UTC(), LatencyMS: float64(r.took) / float64(time.Millisecond),
+		Content:   choice.Message.Content,
 		ToolCalls: toolCalls(number, choice.Message.ToolCalls),
 	}
 	if r.parts > 1 {
@@ -58,8 +62,8 @@ func (r *Response) Turn(number int, otherwise int64, started time.Time) (t event
 	return t, prompt, nil
 }
 
-// toolCalls takes a turn's calls over as the model wrote them. Results are matched by id, so each call gets one of
-// its own where the server gave none.
+// toolCalls takes a turn's calls over as the model wrote them. Results are matched by id, so each
+// call gets one of its own where the server gave none.
 func toolCalls(turn int, asked []ToolCall) []events.ToolCall {
 	var calls []events.ToolCall
 	taken := map[string]bool{"": true}

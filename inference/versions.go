@@ -9,8 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// version reads a policy version that servers write as a number or as text. One that is no version, such as vLLM's and SGLang's
-// "default", says nothing.
+// version reads a policy version that servers write as a number or as text. One that is no version,
+// such as vLLM's and SGLang's "default", says nothing.
 type version struct {
 	number int64
 	known  bool
@@ -22,7 +22,8 @@ func (v *version) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// versionSpans are the versions of an answer's tokens, read no further than it takes to say that they are too many. broken: they are no list of spans.
+// versionSpans are the versions of an answer's tokens, read no further than it takes to say that
+// they are too many. broken: they are no list of spans.
 type versionSpans struct {
 	list   []versionSpan
 	broken bool
@@ -51,9 +52,10 @@ func (s *versionSpans) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// readVersions gives a turn with some tokens, below 0 where they are not known, the versions that the server reports; `otherwise` is that of one which
-// reports none, also of the parts of an answer whose server had none reported when it died. Spans that do not fit the tokens say nothing that can be trusted: the turn keeps its tokens, and its
-// version is unknown.
+// readVersions gives a turn with some tokens, below 0 where they are not known, the versions that
+// the server reports; `otherwise` is that of one which reports none, also of the parts of an answer
+// whose server had none reported when it died. Spans that do not fit the tokens say nothing that
+// can be trusted: the turn keeps its tokens, and its version is unknown.
 func (r *Response) readVersions(t *events.TurnSampled, tokens int, otherwise int64) {
 	spans := r.Choices[0].WeightVersions
 	if spans.list == nil && !spans.broken {
@@ -83,7 +85,8 @@ func (r *Response) readVersions(t *events.TurnSampled, tokens int, otherwise int
 	}
 }
 
-// Version is the oldest version of the weights as the server labels the answer; known is false where it does not.
+// Version is the oldest version of the weights as the server labels the answer; known is
+// false where it does not.
 func (r *Response) Version() (version int64, known bool) {
 	var t events.TurnSampled
 	r.readVersions(&t, -1, runfile.UnknownVersion)

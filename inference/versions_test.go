@@ -12,11 +12,13 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// answered is an answer of four sampled tokens with further fields of the answer, of its choice and of its meta_info.
+// answered is an answer of four sampled tokens with further fields of the answer, of its
+// choice and of its meta_info.
 func answered(t testing.TB, whole, choice, meta string) *Response {
 	t.Helper()
 	body := `{"prompt_token_ids":[1,2],"choices":[{"finish_reason":"stop","message":{"content":"a"},"token_ids":[3,4,5,6],` +
-		`"logprobs":{"content":[{"logprob":-1},{"logprob":-1},{"logprob":-1},{"logprob":-1}]}` + choice + `,"meta_info":{"x":1` + meta + `}}]` + whole + `}`
+		`"logprobs":{"content":[{"logprob":-1},{"logprob":-1},{"logprob":-1},{"logprob":-1}]}` + choice +
+		`,"meta_info":{"x":1` + meta + `}}]` + whole + `}`
 	r := &Response{}
 	if err := json.Unmarshal([]byte(body), r); err != nil {
 		t.Fatalf("%v in %s", err, body)
@@ -24,8 +26,8 @@ func answered(t testing.TB, whole, choice, meta string) *Response {
 	return r
 }
 
-// TestWeightVersions: the versions of a turn are those that the server reports for its tokens. What does not fit the tokens is unknown, and the turn
-// keeps its tokens.
+// TestWeightVersions: the versions of a turn are those that the server reports for its tokens. What
+// does not fit the tokens is unknown, and the turn keeps its tokens.
 func TestWeightVersions(t *testing.T) {
 	spans := func(list ...string) string { return `,"weight_versions":[` + strings.Join(list, ",") + `]` }
 	span := func(version string, start, end int) string {
@@ -42,22 +44,31 @@ func TestWeightVersions(t *testing.T) {
 		spans               []events.VersionSpan
 		lacks               bool
 	}{
-		"nothing":                  {"", "", "", 5, nil, false},
-		"vLLM, two":                {"", spans(span(`"7"`, 0, 1), span(`"8"`, 1, 4)), "", 7, two, false},
-		"SGLang, two":              {"", "", `,"weight_version":"8"` + spans(span(`"7"`, 0, 1), span(`"8"`, 1, 4)), 7, two, false},
-		"one":                      {"", spans(span(`"7"`, 0, 4)), "", 7, nil, false},
-		"numbers":                  {"", spans(span(`7`, 0, 1), span(`8`, 1, 4)), "", 7, two, false},
-		"neighbours of one":        {"", spans(span(`"7"`, 0, 1), span(`"8"`, 1, 2), span(`"8"`, 2, 4)), "", 7, two, false},
-		"back again":               {"", spans(span(`"8"`, 0, 1), span(`"7"`, 1, 2), span(`"8"`, 2, 4)), "", 7, []events.VersionSpan{{Version: 8, Start: 0, End: 1}, {Version: 7, Start: 1, End: 2}, {Version: 8, Start: 2, End: 4}}, false},
-		"empty, and a label":       {`,"weight_version":3`, spans(), "", 3, nil, false},
-		"null, and a label":        {`,"metadata":{"weight_version":"3"}`, `,"weight_versions":null`, "", 3, nil, false},
-		"spans before the label":   {"", "", `,"weight_version":"9"` + spans(span(`"7"`, 0, 4)), 7, nil, false},
-		"no number":                {"", spans(span(`"default"`, 0, 4)), "", 5, nil, false},
-		"no number, and a label":   {`,"weight_version":3`, spans(span(`"default"`, 0, 4)), "", 3, nil, false},
-		"no number at first":       {"", spans(span(`"default"`, 0, 1), span(`"8"`, 1, 4)), "", -1, []events.VersionSpan{{Version: -1, Start: 0, End: 1}, {Version: 8, Start: 1, End: 4}}, false},
-		"below 0":                  {"", spans(span(`-8`, 0, 1), span(`"8"`, 1, 4)), "", -1, []events.VersionSpan{{Version: -1, Start: 0, End: 1}, {Version: 8, Start: 1, End: 4}}, false},
-		"a gap":                    {`,"weight_version":3`, spans(span(`"7"`, 0, 1), span(`"8"`, 2, 4)), "", -1, nil, true},
-		"an overlap":               {`,"weight_version":3`, spans(span(`"7"`, 0, 2), span(`"8"`, 1, 4)), "", -1, nil, true},
+		"nothing":   {"", "", "", 5, nil, false},
+		"vLLM, two": {"", spans(span(`"7"`, 0, 1), span(`"8"`, 1, 4)), "", 7, two, false},
+		"SGLang, two": {"", "", `,"weight_version":"8"` + spans(span(`"7"`, 0, 1), span(`"8"`, 1, 4)), 7,
+			two, false},
+		"one":     {"", spans(span(`"7"`, 0, 4)), "", 7, nil, false},
+		"numbers": {"", spans(span(`7`, 0, 1), span(`8`, 1, 4)), "", 7, two, false},
+		"neighbours of one": {"", spans(span(`"7"`, 0, 1), span(`"8"`, 1, 2), span(`"8"`, 2, 4)), "", 7, two,
+			false},
+		"back again": {"", spans(span(`"8"`, 0, 1), span(`"7"`, 1, 2), span(`"8"`, 2, 4)), "", 7,
+			[]events.VersionSpan{{Version: 8, Start: 0, End: 1}, {Version: 7, Start: 1, End: 2},
+				{Version: 8, Start: 2, End: 4}}, false},
+		"empty, and a label": {`,"weight_version":3`, spans(), "", 3, nil, false},
+		"null, and a label": {`,"metadata":{"weight_version":"3"}`,
+			`,"weight_versions":null`, "", 3, nil, false},
+		"spans before the label": {"", "", `,"weight_version":"9"` + spans(span(`"7"`, 0, 4)), 7, nil, false},
+		"no number":              {"", spans(span(`"default"`, 0, 4)), "", 5, nil, false},
+		"no number, and a label": {`,"weight_version":3`, spans(span(`"default"`, 0, 4)), "", 3, nil, false},
+		"no number at first": {"", spans(span(`"default"`, 0, 1), span(`"8"`, 1, 4)), "", -1,
+			[]events.VersionSpan{{Version: -1, Start: 0, End: 1}, {Version: 8, Start: 1, End: 4}}, false},
+		"below 0": {"", spans(span(`-8`, 0, 1), span(`"8"`, 1, 4)), "", -1,
+			[]events.VersionSpan{{Version: -1, Start: 0, End: 1}, {Version: 8, Start: 1, End: 4}}, false},
+		"a gap": {`,"weight_version":3`,
+			spans(span(`"7"`, 0, 1), span(`"8"`, 2, 4)), "", -1, nil, true},
+		"an overlap": {`,"weight_version":3`,
+			spans(span(`"7"`, 0, 2), span(`"8"`, 1, 4)), "", -1, nil, true},
 		"a late beginning":         {"", spans(span(`"7"`, 1, 4)), "", -1, nil, true},
 		"an early end":             {"", spans(span(`"7"`, 0, 3)), "", -1, nil, true},
 		"beyond the tokens":        {"", spans(span(`"7"`, 0, 5)), "", -1, nil, true},
@@ -77,8 +88,10 @@ func TestWeightVersions(t *testing.T) {
 		if err != nil || turn.TextOnly || len(turn.TokenIDs) != 4 {
 			t.Errorf("%s: the turn %+v: %v", name, turn, err)
 		}
-		if lacks := slices.Contains(turn.Lacks, events.LackVersions); turn.PolicyVersion != c.version || !reflect.DeepEqual(turn.VersionSpans, c.spans) || lacks != c.lacks {
-			t.Errorf("%s: version %d of %+v, lacks %v; want %d of %+v", name, turn.PolicyVersion, turn.VersionSpans, turn.Lacks, c.version, c.spans)
+		if lacks := slices.Contains(turn.Lacks, events.LackVersions); turn.PolicyVersion != c.version ||
+			!reflect.DeepEqual(turn.VersionSpans, c.spans) || lacks != c.lacks {
+			t.Errorf("%s: version %d of %+v, lacks %v; want %d of %+v", name, turn.PolicyVersion, turn.VersionSpans,
+				turn.Lacks, c.version, c.spans)
 		}
 	}
 }
@@ -99,7 +112,8 @@ func TestVersionsOfText(t *testing.T) {
 	}
 }
 
-// FuzzWeightVersions: whatever a server reports, a turn has of each token one version, or none is known.
+// FuzzWeightVersions: whatever a server reports, a turn has of each token one
+// version, or none is known.
 func FuzzWeightVersions(f *testing.F) {
 	f.Add(`[{"version":"7","start":0,"end":2},{"version":"8","start":2,"end":4}]`)
 	f.Add(`[{"version":"7","start":0,"end":-1},{"version":8,"start":-1,"end":4}]`)
@@ -113,7 +127,8 @@ func FuzzWeightVersions(f *testing.F) {
 		if err != nil || len(turn.TokenIDs) != 4 {
 			t.Fatalf("the turn is lost: %v", err)
 		}
-		if err := events.CheckVersionSpans(turn.VersionSpans, 4); err != nil || len(turn.VersionSpans) == 1 || turn.PolicyVersion < -1 {
+		if err := events.CheckVersionSpans(turn.VersionSpans, 4); err != nil || len(turn.VersionSpans) == 1 ||
+			turn.PolicyVersion < -1 {
 			t.Errorf("version %d of %+v: %v", turn.PolicyVersion, turn.VersionSpans, err)
 		}
 		for i, s := range turn.VersionSpans {

@@ -16,7 +16,8 @@ import (
 //	POST /inference/v1/generate         answers with choices[].token_ids and logprobs, and in output_mode "derender" with the message; streams them in output_mode "tokens"
 //	POST /v1/chat/completions/derender  answers with the message: for 0.32, whose rendering has no parse_context and whose generate refuses output_mode "derender"
 //
-// Versions differ in how an entry of logprobs names its token: token_id, or token "token_id:N", or its text.
+// Versions differ in how an entry of logprobs names its token: token_id, or token
+// "token_id:N", or its text.
 type vllmTurn struct {
 	turn
 	asks *rendering // the last rendering that asks for an answer
@@ -83,7 +84,8 @@ func plainPart(read func(into any) *Failure) (*Response, error) {
 	return &part, nil
 }
 
-// rendering is a server's rendering of a chat request: the request for generate, which is passed on as it is but for what Rondo decides.
+// rendering is a server's rendering of a chat request: the request for generate, which is passed on
+// as it is but for what Rondo decides.
 type rendering struct {
 	tokens tokenIDs
 	fields map[string]json.RawMessage
@@ -105,10 +107,12 @@ func (r *rendering) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// expertsStart is the sampling parameter that leaves out the experts of the first tokens of a prompt.
+// expertsStart is the sampling parameter that leaves out the experts of the
+// first tokens of a prompt.
 const expertsStart = "routed_experts_prompt_start"
 
-// ask makes the request of a prompt for an answer of most tokens, and for the experts from one of its tokens on, if the server lists them. The message in a stream is read when all of it is there.
+// ask makes the request of a prompt for an answer of most tokens, and for the experts from one of
+// its tokens on, if the server lists them. The message in a stream is read when all of it is there.
 func (r *rendering) ask(prompt []int32, most, from int, seed *int64, stream bool) error {
 	var params map[string]json.RawMessage
 	if err := json.Unmarshal(r.fields["sampling_params"], &params); err != nil || params == nil {
@@ -142,7 +146,8 @@ func (r *rendering) ask(prompt []int32, most, from int, seed *int64, stream bool
 	return nil
 }
 
-// parsed reports whether the server has read the message in what was sampled. One that was sampled without a token has none.
+// parsed reports whether the server has read the message in what was sampled. One that was sampled
+// without a token has none.
 func (c *Choice) parsed() bool { return c.Message.Role != "" || len(c.TokenIDs) == 0 }
 
 // read has the server read the message in what it sampled before.
@@ -160,8 +165,10 @@ func (t *vllmTurn) read(ctx context.Context, answer *Response) error {
 	sampled := &answer.Choices[0]
 	url := t.base + "/chat/completions/derender"
 	body := map[string]any{
-		"model": chat.Model, "chat_request": chat, "prompt_tokens": len(answer.PromptTokenIDs), "prompt_token_ids": answer.PromptTokenIDs,
-		"generate_response": map[string]any{"prompt_token_ids": answer.PromptTokenIDs, "choices": []choice{{0, sampled.TokenIDs, sampled.FinishReason, sampled.StopReason}}},
+		"model": chat.Model, "chat_request": chat, "prompt_tokens": len(answer.PromptTokenIDs),
+		"prompt_token_ids": answer.PromptTokenIDs,
+		"generate_response": map[string]any{"prompt_token_ids": answer.PromptTokenIDs,
+			"choices": []choice{{0, sampled.TokenIDs, sampled.FinishReason, sampled.StopReason}}},
 	}
 	var message Response
 	if err := t.post(ctx, url, body, &message); err != nil {
@@ -174,7 +181,8 @@ func (t *vllmTurn) read(ctx context.Context, answer *Response) error {
 	return nil
 }
 
-// lacksPath reports whether a server has no such path, or keeps it shut. That it has no such model is another thing.
+// lacksPath reports whether a server has no such path, or keeps it shut. That it has no
+// such model is another thing.
 func lacksPath(err error) bool {
 	var f *Failure
 	if !errors.As(err, &f) || f.Permanent {

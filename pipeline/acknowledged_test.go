@@ -16,7 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestAckFloorOfAStuckConsumer: a service whose handler never ends an input tells by the server's word that its consumer has work and does not move, and that it moves when it does.
+// TestAckFloorOfAStuckConsumer: a service whose handler never ends an input tells by the server's
+// word that its consumer has work and does not move, and that it moves when it does.
 func TestAckFloorOfAStuckConsumer(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
@@ -25,12 +26,13 @@ func TestAckFloorOfAStuckConsumer(t *testing.T) {
 		servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
 		var well atomic.Bool
 		servicetest.Start(t, func(ctx context.Context) error {
-			return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: 1, Handle: func(context.Context, pipeline.Message) ([]events.Event, error) {
-				if !well.Load() {
-					return nil, pipeline.RetryAfter(errors.New("not yet"), 10*time.Minute)
-				}
-				return nil, nil
-			}})
+			return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: 1,
+				Handle: func(context.Context, pipeline.Message) ([]events.Event, error) {
+					if !well.Load() {
+						return nil, pipeline.RetryAfter(errors.New("not yet"), 10*time.Minute)
+					}
+					return nil, nil
+				}})
 		})
 		value := func(name string) (sum float64) {
 			families, err := registry.Gather()
@@ -40,7 +42,8 @@ func TestAckFloorOfAStuckConsumer(t *testing.T) {
 			for _, f := range families {
 				for _, m := range f.Metric {
 					for _, l := range m.Label {
-						if f.GetName() == name && l.GetName() == "type" && l.GetValue() == string(events.RolloutStartedType) {
+						if f.GetName() == name && l.GetName() == "type" &&
+							l.GetValue() == string(events.RolloutStartedType) {
 							sum += m.GetGauge().GetValue()
 						}
 					}
@@ -51,13 +54,17 @@ func TestAckFloorOfAStuckConsumer(t *testing.T) {
 		started := servicetest.StartRollout(t, log, "r", "g000001-0", "a")
 		servicetest.StartRollout(t, log, "r", "g000001-1", "a")
 		time.Sleep(time.Minute) // in virtual time
-		if value("rondo_consumer_pending")+value("rondo_consumer_unacknowledged") != 2 || value("rondo_consumer_ack_floor") >= float64(started.Seq) {
-			t.Errorf("pending %g, unacknowledged %g, floor %g", value("rondo_consumer_pending"), value("rondo_consumer_unacknowledged"), value("rondo_consumer_ack_floor"))
+		if value("rondo_consumer_pending")+value("rondo_consumer_unacknowledged") != 2 ||
+			value("rondo_consumer_ack_floor") >= float64(started.Seq) {
+			t.Errorf("pending %g, unacknowledged %g, floor %g", value("rondo_consumer_pending"),
+				value("rondo_consumer_unacknowledged"), value("rondo_consumer_ack_floor"))
 		}
 		well.Store(true)
 		time.Sleep(15 * time.Minute)
-		if value("rondo_consumer_pending")+value("rondo_consumer_unacknowledged") != 0 || value("rondo_consumer_ack_floor") <= float64(started.Seq) {
-			t.Errorf("pending %g, unacknowledged %g, floor %g", value("rondo_consumer_pending"), value("rondo_consumer_unacknowledged"), value("rondo_consumer_ack_floor"))
+		if value("rondo_consumer_pending")+value("rondo_consumer_unacknowledged") != 0 ||
+			value("rondo_consumer_ack_floor") <= float64(started.Seq) {
+			t.Errorf("pending %g, unacknowledged %g, floor %g", value("rondo_consumer_pending"),
+				value("rondo_consumer_unacknowledged"), value("rondo_consumer_ack_floor"))
 		}
 	})
 }

@@ -21,8 +21,9 @@ type atRest struct {
 	Fold int `json:"fold"`
 }
 
-// ends are the closed runs that the deciders of a service have left in this process. They are kept in a file in place of what was folded of each run: another start
-// passes a run whose stream has not grown since. Nothing depends on the file: without it a run is folded again.
+// ends are the closed runs that the deciders of a service have left in this process. They are kept
+// in a file in place of what was folded of each run: another start passes a run whose stream has
+// not grown since. Nothing depends on the file: without it a run is folded again.
 type ends struct {
 	log  eventlog.Reader
 	file string
@@ -33,7 +34,8 @@ type ends struct {
 }
 
 func newEnds(env Env, service string) *ends {
-	e := &ends{log: env.Log.Reader, file: filepath.Join(projectionsOf(env, ""), service+".ends"), left: map[string]atRest{}}
+	e := &ends{log: env.Log.Reader, file: filepath.Join(projectionsOf(env, ""), service+".ends"),
+		left: map[string]atRest{}}
 	if text, err := os.ReadFile(e.file); err == nil && json.Unmarshal(text, &e.left) != nil {
 		e.left = map[string]atRest{}
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 )
 
-// TestEndsOfAnotherFold: a decider folds a closed run again that one of another version has left. Where both are the same it does not.
+// TestEndsOfAnotherFold: a decider folds a closed run again that one of another version has left.
+// Where both are the same it does not.
 func TestEndsOfAnotherFold(t *testing.T) {
 	env := Env{Log: natstest.Log(t), Dir: t.TempDir()}
 	if err := os.MkdirAll(projectionsOf(env, ""), 0o700); err != nil {

@@ -22,14 +22,16 @@ import (
 var (
 	// beginAgain is how long a decider or a round that failed rests: it reads a run's log again.
 	beginAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
-	// serveAgain is how long a consumer that cannot be served rests. Senders may wait for an answer to the messages there.
+	// serveAgain is how long a consumer that cannot be served rests. Senders may wait for an
+	// answer to the messages there.
 	serveAgain = retry.Policy{First: time.Second, Most: 10 * time.Second}
 )
 
 // ensure finds or makes a durable consumer.
 type ensure func(ctx context.Context) (jetstream.Consumer, error)
 
-// serve works on one consumer of the topology table until the context ends, among others of a group.
+// serve works on one consumer of the topology table until the context ends,
+// among others of a group.
 func (s *effectService) serve(ctx context.Context, group *sync.WaitGroup, spec topology.ConsumerSpec, route string) {
 	s.serveWith(ctx, group, spec, func(ctx context.Context) (jetstream.Consumer, error) {
 		return s.env.Log.Streams.EnsureConsumer(ctx, spec, route)
@@ -37,13 +39,15 @@ func (s *effectService) serve(ctx context.Context, group *sync.WaitGroup, spec t
 }
 
 // serveWith is serve for a consumer that is made in another way.
-func (s *effectService) serveWith(ctx context.Context, group *sync.WaitGroup, spec topology.ConsumerSpec, ensure ensure) {
+func (s *effectService) serveWith(ctx context.Context, group *sync.WaitGroup,
+	spec topology.ConsumerSpec, ensure ensure) {
 	group.Go(func() {
 		_ = serveAgain.Keep(ctx, func() (bool, error) {
 			err := s.consume(ctx, spec, ensure)
 			return ctx.Err() != nil, err
 		}, func(err error, wait time.Duration) {
-			s.env.Logger.Warn("consumer unavailable", "service", s.effect.Name, "stream", spec.Stream, "consumer", spec.Name, "retry_in", wait, "error", err)
+			s.env.Logger.Warn("consumer unavailable", "service", s.effect.Name, "stream", spec.Stream,
+				"consumer", spec.Name, "retry_in", wait, "error", err)
 		})
 	})
 }
@@ -56,12 +60,14 @@ func streamDeleted(err error) bool {
 // unserved reports whether there is nothing left to serve.
 func unserved(err error) bool { return streamDeleted(err) || errors.Is(err, eventlog.ErrClosed) }
 
-// consume hands the messages of one consumer to the handler until the context ends, the stream is deleted or the run is closed.
+// consume hands the messages of one consumer to the handler until the context ends, the stream is
+// deleted or the run is closed.
 func (s *effectService) consume(ctx context.Context, spec topology.ConsumerSpec, ensure ensure) error {
 	topic := spec.Stream + "/" + spec.Name
 	var current atomic.Value
 	subscriber := jetpubsub.NewSubscriber(jetpubsub.Config{
-		Conn: s.env.Log.JetStream().Conn(), Slots: s.slots.Tenant(tenantOf(spec)), Gone: unserved, Grace: graceTime, HandOver: handOver,
+		Conn: s.env.Log.JetStream().Conn(), Slots: s.slots.Tenant(tenantOf(spec)), Gone: unserved,
+		Grace: graceTime, HandOver: handOver,
 		Requests: s.env.Log.Streams.Requests(requesterOf(spec)),
 		Ensure: func(ctx context.Context, _ string) (jetstream.Consumer, error) {
 			c, err := ensure(ctx)
@@ -105,7 +111,8 @@ func tenantOf(spec topology.ConsumerSpec) string {
 	return spec.Stream
 }
 
-// requesterOf is who shares the requests to the server: as tenantOf, and by the names that a Log gives to runs.
+// requesterOf is who shares the requests to the server: as tenantOf, and by the names
+// that a Log gives to runs.
 func requesterOf(spec topology.ConsumerSpec) string {
 	if run, facts := events.RunOfStream(spec.Stream); facts {
 		return run
@@ -145,7 +152,8 @@ func (h *inputs) handle(m *message.Message) ([]*message.Message, error) {
 	return nil, last.record(ctx, h.env, in, h.meter.published, p.park)
 }
 
-// read reads a delivery. What is on a run's stream and cannot be read is given up: it will not get better.
+// read reads a delivery. What is on a run's stream and cannot be read is given
+// up: it will not get better.
 func (h *inputs) read(m *message.Message) (Message, error) {
 	d := jetpubsub.DeliveryOf(m)
 	in := Message{
@@ -163,7 +171,8 @@ func (h *inputs) read(m *message.Message) (Message, error) {
 	return in, err
 }
 
-// parking is the time that one delivery waits for the ends of outages. Its deliveries are not used up by that, and its slot is free for others.
+// parking is the time that one delivery waits for the ends of outages. Its deliveries are not used
+// up by that, and its slot is free for others.
 type parking struct {
 	*inputs
 	message *message.Message
@@ -182,7 +191,8 @@ func (p *parking) park(err error) bool {
 	if p.unpark == nil {
 		p.unpark = p.env.Health.Parked(p.effect.Name, err)
 		p.meter.parked.Inc()
-		p.env.Logger.Debug("input parked", "service", p.effect.Name, "subject", d.Msg.Subject(), "sequence", d.Sequence.Stream, "outage", kind, "error", err)
+		p.env.Logger.Debug("input parked", "service", p.effect.Name, "subject", d.Msg.Subject(),
+			"sequence", d.Sequence.Stream, "outage", kind, "error", err)
 	}
 	p.waits++
 	p.inWork.park(p.waiting, kind)

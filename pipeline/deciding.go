@@ -20,29 +20,32 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// Decider folds a run and decides from what it has folded. Both functions are pure: what they read is the
-// state, the event, the sequence and the clock that they are given.
+// Decider folds a run and decides from what it has folded. Both functions are pure: what they read
+// is the state, the event, the sequence and the clock that they are given.
 type Decider interface {
 	// Apply folds one event. Types that it does not know are skipped.
 	Apply(tx *projection.Tx, e events.Event) error
-	// Decide says which facts follow from the state. A decision that is not on the log yet is made again by the
-	// next call. wake asks for another call at that time, zero only when something happens.
+	// Decide says which facts follow from the state. A decision that is not on the log
+	// yet is made again by the next call. wake asks for another call at that time, zero
+	// only when something happens.
 	Decide(v projection.View, asOf uint64, now time.Time) (facts []events.Event, wake time.Time, err error)
 }
 
-// Mover is a Decider for which a decision is a long scan. LastChange is the sequence of the last event that a decision may follow from: a Mover that
-// decided nothing, and asked for no time, is asked again when LastChange has changed.
+// Mover is a Decider for which a decision is a long scan. LastChange is the sequence of the last
+// event that a decision may follow from: a Mover that decided nothing, and asked for no time, is
+// asked again when LastChange has changed.
 type Mover interface {
 	LastChange(v projection.View) (uint64, error)
 }
 
-// Completer is a Decider whose facts name files. Complete does the deterministic part that needs the store: the
-// same state and fact give the same bytes.
+// Completer is a Decider whose facts name files. Complete does the deterministic part that needs
+// the store: the same state and fact give the same bytes.
 type Completer interface {
 	Complete(ctx context.Context, v projection.View, fact events.Event) (events.Event, error)
 }
 
-// Deciding is a deciding service: for every run, its deciders by instance name ("" for the only one).
+// Deciding is a deciding service: for every run, its deciders by instance
+// name ("" for the only one).
 type Deciding struct {
 	Name string
 	New  func(run string, cfg runfile.RunConfig) (map[string]Decider, error)
@@ -50,8 +53,8 @@ type Deciding struct {
 	Watch Watcher
 }
 
-// RunDeciding runs a deciding service over all runs until the context ends. A closed run is left when it has
-// come to rest.
+// RunDeciding runs a deciding service over all runs until the context ends. A closed run is left
+// when it has come to rest.
 func RunDeciding(ctx context.Context, env Env, d Deciding) error {
 	leases, err := newLeases(ctx, env, d.Name)
 	if err != nil {
@@ -87,8 +90,8 @@ type decidedRun struct {
 	ended   atomic.Bool
 }
 
-// work lets the run's deciders work until the context ends or the run is over. A run whose stream was made again
-// is another one.
+// work lets the run's deciders work until the context ends or the run is over. A run whose stream
+// was made again is another one.
 func (w *decidedRun) work(ctx context.Context, cfg runfile.RunConfig) {
 	defer w.ended.Store(true)
 	defer w.env.Log.Streams.Release(w.run)
@@ -178,7 +181,8 @@ func newLoop(env Env, service, runName, instance string, d Decider, l *leases) *
 		folder += "-" + instance
 	}
 	return &loop{
-		env: env, run: runName, service: service, source: source(service, instance), decider: d, emits: emittedKinds(service), leases: l,
+		env: env, run: runName, service: service, source: source(service, instance), decider: d,
+		emits: emittedKinds(service), leases: l,
 		dir: filepath.Join(projectionsOf(env, runName), folder),
 	}
 }
@@ -186,8 +190,8 @@ func newLoop(env Env, service, runName, instance string, d Decider, l *leases) *
 // projectionsOf is where a process keeps what its deciders have folded of a run.
 func projectionsOf(env Env, run string) string { return filepath.Join(env.Dir, "projections", run) }
 
-// keep runs the loop until the context ends or the closed run is at rest, and begins it again after faults. An
-// error says that the run's stream is not there, or is another one now.
+// keep runs the loop until the context ends or the closed run is at rest, and begins it again after
+// faults. An error says that the run's stream is not there, or is another one now.
 func (l *loop) keep(ctx context.Context) error {
 	return beginAgain.Keep(ctx, func() (bool, error) {
 		err := l.work(ctx)
@@ -208,7 +212,8 @@ func (l *loop) keep(ctx context.Context) error {
 	})
 }
 
-// foldVersion changes when any decider folds differently than before: projections of older versions begin again.
+// foldVersion changes when any decider folds differently than before: projections of
+// older versions begin again.
 const foldVersion = 2
 
 // work folds and decides, and lets go of a closed run at rest.
@@ -230,7 +235,8 @@ func (l *loop) work(ctx context.Context) (err error) {
 	return nil
 }
 
-// fold folds and decides until a closed run is at rest, and gives its end: none where this process does not know that nothing is left to decide.
+// fold folds and decides until a closed run is at rest, and gives its end: none where this process
+// does not know that nothing is left to decide.
 func (l *loop) fold(ctx context.Context, in eventlog.Incarnation) (end atRest, err error) {
 	db, err := l.openFolded(ctx, in)
 	if err != nil {
@@ -245,7 +251,8 @@ func (l *loop) fold(ctx context.Context, in eventlog.Incarnation) (end atRest, e
 	}
 	lease, giveBack := l.leases.hold(ctx, l.run+"/"+l.source, leave)
 	defer giveBack()
-	s := &session{loop: l, db: db, lease: lease, created: in.Created, target: in.LastSeq, moved: time.Now(), watch: watching{watcher: l.watcher, from: in.LastSeq}}
+	s := &session{loop: l, db: db, lease: lease, created: in.Created, target: in.LastSeq, moved: time.Now(),
+		watch: watching{watcher: l.watcher, from: in.LastSeq}}
 	defer s.unwatch()
 	if s.closed, _, err = projection.Get[bool](db, closedKey); err != nil {
 		return end, err
@@ -267,6 +274,7 @@ func (l *loop) fold(ctx context.Context, in eventlog.Incarnation) (end atRest, e
 // open opens the decider's projection of one incarnation of the run.
 func (l *loop) open(in eventlog.Incarnation) (*projection.DB, error) {
 	return projection.Open(l.dir, projection.Identity{
-		Stream: events.RunStream(l.run), Created: in.Created, FirstSeq: in.FirstSeq, Fold: fmt.Sprintf("%s v%d", l.source, foldVersion),
+		Stream: events.RunStream(l.run), Created: in.Created, FirstSeq: in.FirstSeq,
+		Fold: fmt.Sprintf("%s v%d", l.source, foldVersion),
 	})
 }

@@ -21,8 +21,9 @@ import (
 
 const testRun = "r"
 
-// answerer is a decider that answers every opened group with a completion. Its answer holds the sequence that it
-// was decided at, so that answers of two deciders differ. A group whose task is a time is answered then.
+// answerer is a decider that answers every opened group with a completion. Its answer holds the
+// sequence that it was decided at, so that answers of two deciders differ. A group whose task is
+// a time is answered then.
 type answerer struct {
 	estimator string
 	applied   *atomic.Int64
@@ -55,7 +56,8 @@ func (d answerer) Apply(tx *projection.Tx, e events.Event) error {
 	return nil
 }
 
-func (d answerer) Decide(v projection.View, asOf uint64, now time.Time) (facts []events.Event, wake time.Time, err error) {
+func (d answerer) Decide(v projection.View, asOf uint64,
+	now time.Time) (facts []events.Event, wake time.Time, err error) {
 	for open, err := range projection.Scan[[2]string](v, "open/") {
 		if err != nil {
 			return nil, wake, err
@@ -78,9 +80,10 @@ func (d answerer) Decide(v projection.View, asOf uint64, now time.Time) (facts [
 
 // answering is the deciding service of answerers.
 func answering(d answerer) Deciding {
-	return Deciding{Name: topology.AdvantageCalculator, New: func(string, runfile.RunConfig) (map[string]Decider, error) {
-		return map[string]Decider{"": d}, nil
-	}}
+	return Deciding{Name: topology.AdvantageCalculator,
+		New: func(string, runfile.RunConfig) (map[string]Decider, error) {
+			return map[string]Decider{"": d}, nil
+		}}
 }
 
 // strict is a logger that lets a test fail on every warning.
@@ -159,7 +162,8 @@ func closeRun(t testing.TB, log *eventlog.Log, run string) {
 	}
 	for _, of := range []string{run, events.Catalogue} {
 		closed.Run = of
-		if _, _, err := log.Appender.AppendLast(t.Context(), closed, func(*events.Event) error { return nil }); err != nil {
+		if _, _, err := log.Appender.AppendLast(t.Context(), closed,
+			func(*events.Event) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -167,7 +171,8 @@ func closeRun(t testing.TB, log *eventlog.Log, run string) {
 
 func openGroup(t testing.TB, log *eventlog.Log, n int64, task string) events.Event {
 	t.Helper()
-	e, err := events.New(testRun, events.GroupOpenedType, events.GroupID(n), "0", events.GroupOpened{Task: task, Size: 1})
+	e, err := events.New(testRun, events.GroupOpenedType, events.GroupID(n),
+		"0", events.GroupOpened{Task: task, Size: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +188,8 @@ func answer(t testing.TB, log *eventlog.Log, n int64) (e events.Event) {
 	t.Helper()
 	natstest.Eventually(t, fmt.Sprintf("group %d is answered", n), func() bool {
 		var err error
-		if e, err = log.LastOfType(t.Context(), testRun, events.GroupCompletedType, events.GroupID(n)); err != nil && !errors.Is(err, eventlog.ErrNotFound) {
+		if e, err = log.LastOfType(t.Context(), testRun, events.GroupCompletedType, events.GroupID(n)); err != nil &&
+			!errors.Is(err, eventlog.ErrNotFound) {
 			t.Fatal(err)
 		}
 		return err == nil

@@ -52,7 +52,8 @@ func TestClosedRunIsLeft(t *testing.T) {
 			t.Error("a closed run at rest is still followed")
 		}
 		s.end(t)
-		// A closed run is looked at again by a service that starts: it may have died before it had finished.
+		// A closed run is looked at again by a service that starts: it may have
+		// died before it had finished.
 		deciding(t, env, d)
 		answer(t, log, 3)
 	})
@@ -67,9 +68,10 @@ func TestDeciderFails(t *testing.T) {
 		env := testEnv(t, log, "a")
 		env.Logger = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		var failures atomic.Int64
-		s := deciding(t, env, Deciding{Name: topology.AdvantageCalculator, New: func(string, runfile.RunConfig) (map[string]Decider, error) {
-			return map[string]Decider{"good": answerer{}, "bad": failing{&failures}}, nil
-		}})
+		s := deciding(t, env, Deciding{Name: topology.AdvantageCalculator,
+			New: func(string, runfile.RunConfig) (map[string]Decider, error) {
+				return map[string]Decider{"good": answerer{}, "bad": failing{&failures}}, nil
+			}})
 		openGroup(t, log, 1, "")
 		answer(t, log, 1)
 		time.Sleep(5 * time.Minute)
@@ -118,9 +120,10 @@ func TestDamagedStateIsRebuilt(t *testing.T) {
 		env.Logger = slog.New(slog.DiscardHandler)
 		var applied atomic.Int64
 		var found atomic.Bool
-		deciding(t, env, Deciding{Name: topology.AdvantageCalculator, New: func(string, runfile.RunConfig) (map[string]Decider, error) {
-			return map[string]Decider{"": damaged{answerer{applied: &applied}, &found}}, nil
-		}})
+		deciding(t, env, Deciding{Name: topology.AdvantageCalculator,
+			New: func(string, runfile.RunConfig) (map[string]Decider, error) {
+				return map[string]Decider{"": damaged{answerer{applied: &applied}, &found}}, nil
+			}})
 		openGroup(t, log, 1, "") // its answer has sequence 3
 		answer(t, log, 1)
 		openGroup(t, log, 2, "")
@@ -166,12 +169,13 @@ func TestRunWithoutOpening(t *testing.T) {
 		openRun(t, log, testRun)
 		env := testEnv(t, log, "a")
 		env.Logger = slog.New(slog.DiscardHandler)
-		deciding(t, env, Deciding{Name: topology.AdvantageCalculator, New: func(run string, cfg runfile.RunConfig) (map[string]Decider, error) {
-			if run == "broken" {
-				panic("no such feed")
-			}
-			return map[string]Decider{cfg.Feeds[0].Name: answerer{}}, nil
-		}})
+		deciding(t, env, Deciding{Name: topology.AdvantageCalculator,
+			New: func(run string, cfg runfile.RunConfig) (map[string]Decider, error) {
+				if run == "broken" {
+					panic("no such feed")
+				}
+				return map[string]Decider{cfg.Feeds[0].Name: answerer{}}, nil
+			}})
 		openGroup(t, log, 1, "")
 		answer(t, log, 1)
 	})

@@ -32,7 +32,8 @@ func emittedKinds(service string) map[string]bool {
 	return kinds
 }
 
-// applyEvent folds one event and keeps the tail of its chain where the service may have to append to it.
+// applyEvent folds one event and keeps the tail of its chain where the service
+// may have to append to it.
 func applyEvent(tx *projection.Tx, d Decider, emits map[string]bool, e events.Event) error {
 	if emits[e.Type.Kind()] {
 		if err := projection.Put(tx, tailKey(e), e.Seq); err != nil {
@@ -45,10 +46,11 @@ func applyEvent(tx *projection.Tx, d Decider, emits map[string]bool, e events.Ev
 	return nil
 }
 
-// decideAt makes a decision as of a sequence and clock, and fills in what ties its facts to it: the links of
-// their chains, the sequence, the clock and the source. Facts of one chain follow each other only on the log,
-// so the second and later ones wait for the next decision.
-func decideAt(v projection.View, d Decider, source string, asOf uint64, now time.Time) ([]events.Event, time.Time, error) {
+// decideAt makes a decision as of a sequence and clock, and fills in what ties its facts to it: the
+// links of their chains, the sequence, the clock and the source. Facts of one chain follow each
+// other only on the log, so the second and later ones wait for the next decision.
+func decideAt(v projection.View, d Decider, source string, asOf uint64,
+	now time.Time) ([]events.Event, time.Time, error) {
 	facts, wake, err := d.Decide(v, asOf, now)
 	if err != nil {
 		return nil, wake, err
@@ -74,8 +76,10 @@ func decideAt(v projection.View, d Decider, source string, asOf uint64, now time
 // rest is what LastChange was when a Mover last decided nothing.
 type rest uint64
 
-// decideAt is the function of that name, unless the decider is a Mover that has not moved since it decided nothing.
-func (r *rest) decideAt(v projection.View, d Decider, source string, asOf uint64, now time.Time) ([]events.Event, time.Time, error) {
+// decideAt is the function of that name, unless the decider is a Mover that has not moved
+// since it decided nothing.
+func (r *rest) decideAt(v projection.View, d Decider, source string, asOf uint64,
+	now time.Time) ([]events.Event, time.Time, error) {
 	m, ok := d.(Mover)
 	if !ok {
 		return decideAt(v, d, source, asOf, now)

@@ -15,7 +15,8 @@ import (
 type Difference struct {
 	Event    string `json:"event"`
 	Sequence uint64 `json:"sequence"`
-	// Field is the attribute that differs. Within a payload it is the path of the value: data.members[2].advantage.
+	// Field is the attribute that differs. Within a payload it is the path of the value:
+	// data.members[2].advantage.
 	Field      string `json:"field"`
 	Recorded   string `json:"recorded"`
 	Recomputed string `json:"recomputed"`
@@ -30,12 +31,14 @@ const (
 // absent stands for a value that one side does not have.
 const absent = "absent"
 
-// Differences compares a recorded fact with the recomputed one: payload, subject and chain. It names each value of the
-// payload that differs, up to a bound; texts of the same value that are written differently differ as a whole.
+// Differences compares a recorded fact with the recomputed one: payload, subject and chain. It
+// names each value of the payload that differs, up to a bound; texts of the same value that are
+// written differently differ as a whole.
 func Differences(recorded, recomputed events.Event) (all []Difference) {
 	add := func(field, was, is string) {
 		if was != is && len(all) < mostDifferences {
-			all = append(all, Difference{Event: recorded.ID, Sequence: recorded.Seq, Field: field, Recorded: shorten(was), Recomputed: shorten(is)})
+			all = append(all, Difference{Event: recorded.ID, Sequence: recorded.Seq, Field: field,
+				Recorded: shorten(was), Recomputed: shorten(is)})
 		}
 	}
 	if !bytes.Equal(recorded.Data, recomputed.Data) {

@@ -28,24 +28,27 @@ type Message struct {
 	Again bool
 	// Event is the parsed fact; zero for consumers of streams that hold no facts.
 	Event events.Event
-	// Log reads the input's run at the input: also in a cluster it shows that run at least up to the input's sequence, and up to what the handler has
-	// read since, or stated by State. Other runs, and all runs for an input of no run, it shows as they are.
+	// Log reads the input's run at the input: also in a cluster it shows that run at least up to
+	// the input's sequence, and up to what the handler has read since, or stated by State. Other
+	// runs, and all runs for an input of no run, it shows as they are.
 	Log eventlog.Reader
-	// State appends an event while the handler is at work, for what must not be lost with it. Its error is ErrOvertaken where the log holds something else, also of the same
-	// identity: the handler then returns it.
+	// State appends an event while the handler is at work, for what must not be lost with it. Its
+	// error is ErrOvertaken where the log holds something else, also of the same identity: the
+	// handler then returns it.
 	State func(ctx context.Context, e events.Event) (events.Event, error)
 }
 
 // Handler is a function from an input to events. It appends nothing itself.
 //
-// The events are appended in order before the input is acknowledged. The first event of a chain carries Prev as
-// the handler saw it; later ones of the same chain are linked by the runtime. nil, nil means that there is
-// nothing to do. When somebody else was faster, the handler is called again and reads the log anew, so it must
-// look at the log, by the input's Log, not at the input, to see what is still to do. Events beside an error are appended too; beside
-// ErrCallAgain the handler is called again when they are on the log.
+// The events are appended in order before the input is acknowledged. The first event of a chain
+// carries Prev as the handler saw it; later ones of the same chain are linked by the runtime. nil,
+// nil means that there is nothing to do. When somebody else was faster, the handler is called again
+// and reads the log anew, so it must look at the log, by the input's Log, not at the input, to see
+// what is still to do. Events beside an error are appended too; beside ErrCallAgain the handler is
+// called again when they are on the log.
 //
-// An error wrapped by RetryAfter or Permanent says what happens to the input; any other lets it come again,
-// later each time.
+// An error wrapped by RetryAfter or Permanent says what happens to the input; any other lets it
+// come again, later each time.
 type Handler func(ctx context.Context, m Message) ([]events.Event, error)
 
 // Effect is an effect service.
@@ -54,21 +57,25 @@ type Effect struct {
 	// Slots is how many inputs are in work at once, over all runs and consumers.
 	Slots  int
 	Handle Handler
-	// Recorded, if set, is told of the handler's events when this process has appended them, as they are on the log, before the input is
-	// acknowledged. Where one of them was there already the handler is called again instead. An error lets the input come again.
+	// Recorded, if set, is told of the handler's events when this process has appended them, as
+	// they are on the log, before the input is acknowledged. Where one of them was there already
+	// the handler is called again instead. An error lets the input come again.
 	Recorded func(ctx context.Context, m Message, facts []events.Event) error
-	// GiveUp, if set, is called in place of the dead letter when the last delivery of an input has failed, and states what becomes of it.
+	// GiveUp, if set, is called in place of the dead letter when the last delivery of an input has
+	// failed, and states what becomes of it.
 	GiveUp func(ctx context.Context, m Message, cause error) ([]events.Event, error)
-	// Routes lists the routes that this process serves in a run, for services of routed types. It is asked again
-	// and again.
+	// Routes lists the routes that this process serves in a run, for services of routed types. It
+	// is asked again and again.
 	Routes func(ctx context.Context, run string) []string
-	// Serves, if set, says whether a run has work for the service: it has no consumers there where it has none.
+	// Serves, if set, says whether a run has work for the service: it has no consumers
+	// there where it has none.
 	Serves func(cfg runfile.RunConfig) bool
 	// Arrivals, if set, hears what arrives in the queues of a shared stream.
 	Arrivals Arrivals
 	// Round, if set, is asked in each open run, again and again.
 	Round Round
-	// Stage, if set, is where rollouts wait for the service: the log is told when it waits for the end of an outage.
+	// Stage, if set, is where rollouts wait for the service: the log is told when it waits
+	// for the end of an outage.
 	Stage string
 }
 
@@ -82,8 +89,8 @@ const (
 	routesEvery = 5 * time.Second
 )
 
-// RunEffect runs an effect service over its consumers of the topology table, in all open runs, until the
-// context ends; then it stops pulling and lets the handlers in work finish.
+// RunEffect runs an effect service over its consumers of the topology table, in all open runs,
+// until the context ends; then it stops pulling and lets the handlers in work finish.
 func RunEffect(ctx context.Context, env Env, e Effect) error {
 	if e.Slots < 1 { // it would do nothing, and say nothing of it
 		return fmt.Errorf("%s: %d slots: at least 1 is needed", e.Name, e.Slots)
@@ -98,7 +105,8 @@ func RunEffect(ctx context.Context, env Env, e Effect) error {
 	}
 	defer router.close()
 	s := &effectService{
-		env: env, effect: e, metrics: metrics, slots: slots.New(e.Slots), router: router, runs: map[string]*servedRun{}, policies: map[string]int{}, turn: make(chan struct{}, 1),
+		env: env, effect: e, metrics: metrics, slots: slots.New(e.Slots), router: router, runs: map[string]*servedRun{},
+		policies: map[string]int{}, turn: make(chan struct{}, 1),
 	}
 	defer s.serving.Wait()
 	if e.Stage != "" {

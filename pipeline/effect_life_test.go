@@ -18,7 +18,8 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// The line to the server is cut in the middle of handlers, again and again: nothing is lost, nothing stands twice.
+// The line to the server is cut in the middle of handlers, again and again: nothing is
+// lost, nothing stands twice.
 func TestCutConnection(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := newPlane(t)
@@ -36,7 +37,10 @@ func TestCutConnection(t *testing.T) {
 			}
 			return out, err
 		})
-		natstest.Eventually(t, "all are scored", func() bool { return len(p.ofType(t, testRun, events.RolloutScoredType)) == n })
+		natstest.Eventually(t, "all are scored", func() bool {
+			return len(p.ofType(t, testRun,
+				events.RolloutScoredType)) == n
+		})
 		p.scoredOnce(t, testRun, n)
 	})
 }
@@ -102,8 +106,10 @@ func TestGracefulStop(t *testing.T) {
 		if len(began) > 0 {
 			t.Errorf("%d handlers began after the stop", len(began))
 		}
-		if scored := p.ofType(t, testRun, events.RolloutScoredType); len(scored) != 1 || scored[rollout(0)] != 1 || interrupted.Load() != 1 {
-			t.Errorf("scored: %v, interrupted: %d; want the short one scored and the long one interrupted", scored, interrupted.Load())
+		if scored := p.ofType(t, testRun, events.RolloutScoredType); len(scored) != 1 || scored[rollout(0)] != 1 ||
+			interrupted.Load() != 1 {
+			t.Errorf("scored: %v, interrupted: %d; want the short one scored and the long one interrupted", scored,
+				interrupted.Load())
 		}
 		// The others, and the interrupted one, are there for the next process at once.
 		next := p.env(t, "")
@@ -232,7 +238,8 @@ func TestMetrics(t *testing.T) {
 					name += " " + l.GetValue()
 				}
 			}
-			got[name] += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			got[name] += m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+				float64(m.GetHistogram().GetSampleCount())
 		}
 	}
 	for name, want := range map[string]float64{
@@ -266,17 +273,19 @@ func TestRawConsumer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.log.Conn().PublishMsg(&nats.Msg{Subject: subject, Header: nats.Header{"a": {"b"}}, Data: body}); err != nil {
+	if err := p.log.Conn().PublishMsg(&nats.Msg{Subject: subject, Header: nats.Header{"a": {"b"}},
+		Data: body}); err != nil {
 		t.Fatal(err)
 	}
 	m := <-got
-	if m.Subject != subject || string(m.Data) != string(body) || m.Header["a"][0] != "b" || m.Event.ID != "" || m.Seq != 1 || m.Delivered != 1 {
+	if m.Subject != subject || string(m.Data) != string(body) || m.Header["a"][0] != "b" || m.Event.ID != "" ||
+		m.Seq != 1 || m.Delivered != 1 {
 		t.Errorf("got %+v", m)
 	}
 }
 
-// A consumer that cannot be made is tried again and again, and no try leaves anything behind: a bubble that ends with goroutines
-// in it fails its test.
+// A consumer that cannot be made is tried again and again, and no try leaves anything behind: a
+// bubble that ends with goroutines in it fails its test.
 func TestConsumerThatCannotBeMade(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := newPlane(t)
@@ -300,12 +309,16 @@ func TestRunsWithoutWork(t *testing.T) {
 		env := p.env(t, "")
 		start(t, func(ctx context.Context) error {
 			return pipeline.RunEffect(ctx, env, pipeline.Effect{
-				Name: topology.Scorer, Slots: 1, Handle: score(env.Log), Serves: func(cfg runfile.RunConfig) bool { return !cfg.External },
+				Name: topology.Scorer, Slots: 1, Handle: score(env.Log),
+				Serves: func(cfg runfile.RunConfig) bool { return !cfg.External },
 			})
 		})
 		p.finish(t, "idle", 0, 1)
 		p.finish(t, testRun, 0, 1)
-		natstest.Eventually(t, "it is scored", func() bool { return len(p.ofType(t, testRun, events.RolloutScoredType)) == 1 })
+		natstest.Eventually(t, "it is scored", func() bool {
+			return len(p.ofType(t, testRun,
+				events.RolloutScoredType)) == 1
+		})
 		idle, err := env.Log.JetStream().Stream(t.Context(), events.RunStream("idle"))
 		if err != nil {
 			t.Fatal(err)

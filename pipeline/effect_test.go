@@ -64,8 +64,10 @@ func TestOutputsOfOneChainAreLinked(t *testing.T) {
 	p.acknowledged(t, testRun)
 	all := p.all(t, testRun)
 	retried, other, failed := all[2], all[3], all[4]
-	if retried.Type != events.RolloutRetriedType || failed.Type != events.RolloutFailedType || failed.Prev != retried.Seq || other.Prev != 0 {
-		t.Errorf("got %s behind %d, %s behind %d, %s behind %d", retried.ID, retried.Prev, other.ID, other.Prev, failed.ID, failed.Prev)
+	if retried.Type != events.RolloutRetriedType || failed.Type != events.RolloutFailedType ||
+		failed.Prev != retried.Seq || other.Prev != 0 {
+		t.Errorf("got %s behind %d, %s behind %d, %s behind %d", retried.ID, retried.Prev, other.ID,
+			other.Prev, failed.ID, failed.Prev)
 	}
 }
 
@@ -79,7 +81,8 @@ func TestConflictCallsTheHandlerAgain(t *testing.T) {
 		out, err := score(env.Log)(ctx, m)
 		if err == nil && seen.add("handle") == 1 {
 			// Somebody else states something between our look at the chain and our append.
-			e := event(t, testRun, events.RolloutAnnotatedType, m.Event.Entity, "0", events.RolloutAnnotated{Text: "late"})
+			e := event(t, testRun, events.RolloutAnnotatedType, m.Event.Entity,
+				"0", events.RolloutAnnotated{Text: "late"})
 			e.Prev = m.Seq
 			p.append(t, e)
 		}
@@ -95,15 +98,16 @@ func TestConflictCallsTheHandlerAgain(t *testing.T) {
 	}
 }
 
-// Another worker has sampled the same turn with another result: the log's one counts, and what follows must be
-// derived from it.
+// Another worker has sampled the same turn with another result: the log's one counts, and what
+// follows must be derived from it.
 func TestAdoptionCallsTheHandlerAgain(t *testing.T) {
 	p := newPlane(t)
 	p.open(t, testRun)
 	p.finish(t, testRun, 0, 1)
 	env := p.env(t, "")
 	tried := func(text string) events.Event {
-		return event(t, testRun, events.RolloutRetriedType, rollout(0), "1", events.RolloutRetried{Try: 1, Message: text})
+		return event(t, testRun, events.RolloutRetriedType, rollout(0),
+			"1", events.RolloutRetried{Try: 1, Message: text})
 	}
 	effect(t, env, 1, func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 		last, err := m.Log.Last(ctx, testRun, "rollout", m.Event.Entity)
@@ -112,14 +116,16 @@ func TestAdoptionCallsTheHandlerAgain(t *testing.T) {
 		}
 		if last.Type == events.RolloutRetriedType {
 			r, err := events.Data[events.RolloutRetried](last)
-			failed := event(t, testRun, events.RolloutFailedType, m.Event.Entity, "0", events.RolloutFailed{Message: "after " + r.Message})
+			failed := event(t, testRun, events.RolloutFailedType, m.Event.Entity,
+				"0", events.RolloutFailed{Message: "after " + r.Message})
 			failed.Prev = last.Seq
 			return []events.Event{failed}, err
 		}
 		theirs := tried("theirs")
 		theirs.Prev = last.Seq
 		p.append(t, theirs)
-		ours, failed := tried("ours"), event(t, testRun, events.RolloutFailedType, m.Event.Entity, "0", events.RolloutFailed{Message: "after ours"})
+		ours, failed := tried("ours"), event(t, testRun, events.RolloutFailedType, m.Event.Entity,
+			"0", events.RolloutFailed{Message: "after ours"})
 		ours.Prev = last.Seq
 		return []events.Event{ours, failed}, nil
 	})
@@ -127,7 +133,8 @@ func TestAdoptionCallsTheHandlerAgain(t *testing.T) {
 	all := p.all(t, testRun)
 	failed, err := events.Data[events.RolloutFailed](all[len(all)-1])
 	if err != nil || len(all) != 4 || failed.Message != "after theirs" {
-		t.Errorf("%d events, the last one says %q (%v); want 4 and one derived from the winner", len(all), failed.Message, err)
+		t.Errorf("%d events, the last one says %q (%v); want 4 and one derived from the winner", len(all),
+			failed.Message, err)
 	}
 }
 
@@ -187,7 +194,8 @@ func TestWishes(t *testing.T) {
 			t.Errorf("the event beside the error is %d times on the log", n)
 		}
 		letters := p.deadLetters(t)
-		if len(letters) != 1 || !strings.Contains(letters[0], errTest.Error()) || !strings.Contains(letters[0], `"stream_seq":4`) {
+		if len(letters) != 1 || !strings.Contains(letters[0], errTest.Error()) ||
+			!strings.Contains(letters[0], `"stream_seq":4`) {
 			t.Errorf("dead letters: %q", letters)
 		}
 	})
@@ -224,7 +232,8 @@ func TestLastDeliveryIsADeadLetterWithReason(t *testing.T) {
 		})
 		time.Sleep(20 * time.Minute)
 		// A delivery that crosses with the withdrawal of its pull reaches nobody, and counts.
-		if most := topology.ConsumersOf(topology.Scorer)[0].MaxDeliver; seen.of("handle") > most || seen.of("handle") < most-2 {
+		if most := topology.ConsumersOf(topology.Scorer)[0].MaxDeliver; seen.of("handle") > most ||
+			seen.of("handle") < most-2 {
 			t.Errorf("handled %d times, want %d or a little less", seen.of("handle"), most)
 		}
 		if letters := p.deadLetters(t); len(letters) != 1 || !strings.Contains(letters[0], errTest.Error()) {
@@ -237,7 +246,8 @@ func TestLastDeliveryIsADeadLetterWithReason(t *testing.T) {
 func TestMalformedInputIsADeadLetter(t *testing.T) {
 	p := newPlane(t)
 	p.open(t, testRun)
-	if _, err := p.log.JetStream().Publish(t.Context(), "rondo.v1.test.rollout.g000009-0.finished", []byte("{")); err != nil {
+	if _, err := p.log.JetStream().Publish(t.Context(),
+		"rondo.v1.test.rollout.g000009-0.finished", []byte("{")); err != nil {
 		t.Fatal(err)
 	}
 	p.finish(t, testRun, 0, 3)

@@ -1,5 +1,5 @@
-// Package pipeline runs services: effect services, which act on the world from durable consumers, and deciding
-// services, which fold a run's stream and publish what they decide.
+// Package pipeline runs services: effect services, which act on the world from durable consumers,
+// and deciding services, which fold a run's stream and publish what they decide.
 package pipeline
 
 import (
@@ -24,7 +24,8 @@ import (
 // Env is what a service is given. It owns none of it.
 type Env struct {
 	Log *eventlog.Log
-	// Dir holds this process's local state; it may be deleted at any moment when the service does not run.
+	// Dir holds this process's local state; it may be deleted at any moment when
+	// the service does not run.
 	Dir     string
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
@@ -46,8 +47,9 @@ type run struct {
 // askAgain is how long to wait after the catalogue of runs, or the leases, could not be reached.
 var askAgain = retry.Policy{First: time.Second, Most: 5 * time.Second}
 
-// watchRuns tells of every run in the catalogue until the context ends: of those that are there at first, once
-// each and as they are by then, and of every opening and closing that comes. found is called once between the two.
+// watchRuns tells of every run in the catalogue until the context ends: of those that are there at
+// first, once each and as they are by then, and of every opening and closing that comes. found is
+// called once between the two.
 func watchRuns(ctx context.Context, env Env, tell func(run), found func()) error {
 	var read uint64
 	known := false
@@ -119,8 +121,8 @@ func entry(env Env, e events.Event) (r run, ok bool) {
 	return run{}, false
 }
 
-// Runs tells a participant that is no service of the topology, such as a trainer, of every open run until the
-// context ends. work is called once per run, with a context that ends with it.
+// Runs tells a participant that is no service of the topology, such as a trainer, of every open run
+// until the context ends. work is called once per run, with a context that ends with it.
 func Runs(ctx context.Context, env Env, work func(ctx context.Context, run string, cfg runfile.RunConfig)) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -149,7 +151,8 @@ type wish struct {
 func (w *wish) Error() string { return w.err.Error() }
 func (w *wish) Unwrap() error { return w.err }
 
-// RetryAfter asks for the input again after d. Events that the handler returned beside it are appended.
+// RetryAfter asks for the input again after d. Events that the handler
+// returned beside it are appended.
 func RetryAfter(err error, d time.Duration) error {
 	return &wish{err: err, after: d}
 }

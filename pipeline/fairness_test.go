@@ -71,12 +71,14 @@ func (f *floor) next(t *testing.T) string {
 func (p *plane) served(t *testing.T, run string, n uint64) {
 	t.Helper()
 	natstest.Eventually(t, "the consumer of run "+run+" is made", func() bool {
-		c, err := p.log.JetStream().Consumer(t.Context(), events.RunStream(run), topology.ConsumersOf(topology.Scorer)[0].Name)
+		c, err := p.log.JetStream().Consumer(t.Context(), events.RunStream(run),
+			topology.ConsumersOf(topology.Scorer)[0].Name)
 		return err == nil && c.CachedInfo().NumPending+uint64(c.CachedInfo().NumAckPending) >= n
 	})
 }
 
-// TestRunsShareTheSlots: a run with 500 inputs that hold all slots, and one that comes later with 40.
+// TestRunsShareTheSlots: a run with 500 inputs that hold all slots, and one
+// that comes later with 40.
 func TestRunsShareTheSlots(t *testing.T) {
 	p := newPlane(t)
 	const slots, large, small = 8, 500, 40
@@ -127,10 +129,12 @@ func TestRunsShareTheSlots(t *testing.T) {
 			t.Fatalf("run %s is worked on", run)
 		}
 	}
-	natstest.Eventually(t, "alone again, the large run has all slots", func() bool { return f.inWork("large") == slots })
+	natstest.Eventually(t, "alone again, the large run has all slots",
+		func() bool { return f.inWork("large") == slots })
 }
 
-// TestShortWorkIsNotHeldUpByLongWork: a run whose work is short keeps the slots that it gets from one whose work is long.
+// TestShortWorkIsNotHeldUpByLongWork: a run whose work is short keeps the slots that it gets
+// from one whose work is long.
 func TestShortWorkIsNotHeldUpByLongWork(t *testing.T) {
 	p := newPlane(t)
 	const slots, short = 4, 60
@@ -161,8 +165,8 @@ func TestShortWorkIsNotHeldUpByLongWork(t *testing.T) {
 	}
 }
 
-// TestHangingRunLeavesSlots: the first run has inputs without end, and each of them hangs until it fails. A second run waits for the first failure, and finds a free slot at once
-// from then on.
+// TestHangingRunLeavesSlots: the first run has inputs without end, and each of them hangs until it
+// fails. A second run waits for the first failure, and finds a free slot at once from then on.
 func TestHangingRunLeavesSlots(t *testing.T) {
 	p := newPlane(t)
 	const slots, healthy = 8, 100
@@ -188,7 +192,8 @@ func TestHangingRunLeavesSlots(t *testing.T) {
 	for range 3 {
 		f.end("poison")
 	}
-	natstest.Eventually(t, "the run that hangs has all slots but one", func() bool { return f.inWork("poison") == slots-1 })
+	natstest.Eventually(t, "the run that hangs has all slots but one",
+		func() bool { return f.inWork("poison") == slots-1 })
 	p.finish(t, "healthy", healthy, healthy)
 	natstest.Eventually(t, "the healthy run's later work is done", func() bool { return done.Load() >= 2*healthy })
 	if n := f.inWork("poison"); n != slots-1 {
@@ -196,8 +201,8 @@ func TestHangingRunLeavesSlots(t *testing.T) {
 	}
 }
 
-// TestIdleRunsTakeNoSlots: beside 50 open runs without work, some of which had some, an active one has each slot that it has alone, and has it again
-// whenever work ends.
+// TestIdleRunsTakeNoSlots: beside 50 open runs without work, some of which had some, an active one
+// has each slot that it has alone, and has it again whenever work ends.
 func TestIdleRunsTakeNoSlots(t *testing.T) {
 	p := newPlane(t)
 	const slots, idle, rounds = 8, 50, 60
@@ -215,7 +220,8 @@ func TestIdleRunsTakeNoSlots(t *testing.T) {
 	}
 	for i := range idle {
 		natstest.Eventually(t, "an idle run is served", func() bool {
-			c, err := p.log.JetStream().Consumer(t.Context(), events.RunStream(idleRun(i)), topology.ConsumersOf(topology.Scorer)[0].Name)
+			c, err := p.log.JetStream().Consumer(t.Context(), events.RunStream(idleRun(i)),
+				topology.ConsumersOf(topology.Scorer)[0].Name)
 			return err == nil && c.CachedInfo().NumAckPending == 0 && c.CachedInfo().NumPending == 0
 		})
 	}
@@ -245,7 +251,8 @@ func TestIdleRunsTakeNoSlots(t *testing.T) {
 
 func idleRun(i int) string { return fmt.Sprint("idle", i) }
 
-// TestEqualRunsHaveEqualParts: of eight runs that always have work each has its eighth of the slots, within a tenth.
+// TestEqualRunsHaveEqualParts: of eight runs that always have work each has its eighth of
+// the slots, within a tenth.
 func TestEqualRunsHaveEqualParts(t *testing.T) {
 	p := newPlane(t)
 	const slots, runs, warm, steps = 64, 8, 192, 384

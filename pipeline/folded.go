@@ -17,8 +17,9 @@ type folded struct {
 	Time time.Time `json:"time"`
 }
 
-// openFolded opens the decider's projection where the log still holds what it has folded. A power cut may leave the projection with
-// facts that the log has lost, at any durability but "always", and other facts come in their place: then it begins again.
+// openFolded opens the decider's projection where the log still holds what it has folded. A power
+// cut may leave the projection with facts that the log has lost, at any durability but "always",
+// and other facts come in their place: then it begins again.
 func (l *loop) openFolded(ctx context.Context, in eventlog.Incarnation) (*projection.DB, error) {
 	db, err := l.open(in)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// TestLogLostWhatWasFolded: a power cut left a projection with a group that the log has lost. It begins again, and decides of what is
-// on the log.
+// TestLogLostWhatWasFolded: a power cut left a projection with a group that the log has lost. It
+// begins again, and decides of what is on the log.
 func TestLogLostWhatWasFolded(t *testing.T) {
 	for name, behind := range map[string]uint64{"others in their place": 0, "nothing in their place": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -39,13 +39,15 @@ func TestLogLostWhatWasFolded(t *testing.T) {
 	}
 }
 
-// foldLost has a projection hold a group that is not on the log, so many events behind the log's end.
+// foldLost has a projection hold a group that is not on the log, so many
+// events behind the log's end.
 func foldLost(t *testing.T, env Env, behind uint64) {
 	t.Helper()
 	db, last := openProjection(t, env)
 	defer db.Close()
 	tx, seq := db.Begin(), last+behind
-	for key, value := range map[string]any{"last": seq, "open/g000009": [2]string{"g000009", ""}, foldedKey: folded{ID: "lost", Time: time.Now()}} {
+	for key, value := range map[string]any{"last": seq, "open/g000009": [2]string{"g000009", ""},
+		foldedKey: folded{ID: "lost", Time: time.Now()}} {
 		if err := projection.Put(tx, key, value); err != nil {
 			t.Fatal(err)
 		}

@@ -11,9 +11,11 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// FoldRun folds a run's events up to a sequence, 0 for all that are there, into deciders, and hands their states to use, in the deciders' order. It
-// reads the log, or the archive, and nothing local; the states are on disk.
-func FoldRun(ctx context.Context, log eventlog.Reader, run string, until uint64, deciders []Decider, use func(last uint64, states []projection.View) error) (err error) {
+// FoldRun folds a run's events up to a sequence, 0 for all that are there, into deciders, and
+// hands their states to use, in the deciders' order. It reads the log, or the archive, and nothing
+// local; the states are on disk.
+func FoldRun(ctx context.Context, log eventlog.Reader, run string, until uint64, deciders []Decider,
+	use func(last uint64, states []projection.View) error) (err error) {
 	dir, err := os.MkdirTemp("", "rondo-fold-")
 	if err != nil {
 		return err

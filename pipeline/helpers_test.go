@@ -113,7 +113,8 @@ func (p *plane) finish(t testing.TB, run string, from, n int) {
 }
 
 func finished(t testing.TB, run string, i int) events.Event {
-	return event(t, run, events.RolloutFinishedType, rollout(i), "0", events.RolloutFinished{Task: "t", StopReason: "finished", Turns: i})
+	return event(t, run, events.RolloutFinishedType, rollout(i),
+		"0", events.RolloutFinished{Task: "t", StopReason: "finished", Turns: i})
 }
 
 func rollout(i int) string { return events.RolloutID(events.GroupID(int64(i+1)), 0) }
@@ -192,7 +193,8 @@ func score(log *eventlog.Log) pipeline.Handler {
 		if err != nil || last.Type == events.RolloutScoredType {
 			return nil, err
 		}
-		e, err := events.New(m.Event.Run, events.RolloutScoredType, m.Event.Entity, "0", events.RolloutScored{Reward: 1})
+		e, err := events.New(m.Event.Run, events.RolloutScoredType, m.Event.Entity,
+			"0", events.RolloutScored{Reward: 1})
 		e.Prev = last.Seq
 		return []events.Event{e}, err
 	}
@@ -224,7 +226,8 @@ func (p *plane) acknowledged(t testing.TB, run string) {
 		}
 		info, err := c.Info(t.Context())
 		// The server notices a new message a moment after it has stored it.
-		return err == nil && info.Delivered.Consumer >= uint64(inputs) && info.NumPending == 0 && info.NumAckPending == 0
+		return err == nil && info.Delivered.Consumer >= uint64(inputs) &&
+			info.NumPending == 0 && info.NumAckPending == 0
 	})
 }
 

@@ -15,7 +15,8 @@ import (
 // the fact or a later one. A run that is opened, closed or deleted meanwhile is left out: its
 // opening is consumed, too, and whoever does that looks into the catalogue.
 func Inform(
-	ctx context.Context, log eventlog.Reader, wants func(runfile.RunConfig) bool, next func(run string) (*events.Event, error), runs ...string,
+	ctx context.Context, log eventlog.Reader, wants func(runfile.RunConfig) bool,
+	next func(run string) (*events.Event, error), runs ...string,
 ) (facts []events.Event, err error) {
 	open, err := OpenRuns(ctx, log, wants, runs...)
 	if err != nil {
@@ -33,9 +34,11 @@ func Inform(
 	return facts, nil
 }
 
-// OpenRuns lists the open runs whose configurations are as wanted, of those that are named, or of all. A caller that
-// names a run knows that it was opened: OpenRuns waits until the leader has the opening, too.
-func OpenRuns(ctx context.Context, log eventlog.Reader, wants func(runfile.RunConfig) bool, runs ...string) (open []string, err error) {
+// OpenRuns lists the open runs whose configurations are as wanted, of those that are named,
+// or of all. A caller that names a run knows that it was opened: OpenRuns waits until the
+// leader has the opening, too.
+func OpenRuns(ctx context.Context, log eventlog.Reader, wants func(runfile.RunConfig) bool,
+	runs ...string) (open []string, err error) {
 	named := len(runs) > 0
 	if !named {
 		if runs, err = log.Runs(ctx); err != nil {

@@ -15,15 +15,19 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// TestInputsLogShowsTheInput: in a cluster a handler reads at least its input, and who was told that a run was opened finds it open, also where the leader
-// does not have that yet.
+// TestInputsLogShowsTheInput: in a cluster a handler reads at least its input, and who was told
+// that a run was opened finds it open, also where the leader does not have that yet.
 func TestInputsLogShowsTheInput(t *testing.T) {
 	t.Parallel()
 	p := &plane{log: natstest.Cluster(t, 3).Log(t)}
-	natstest.Eventually(t, "the cluster has the streams", func() bool { return p.log.Streams.Ensure(t.Context()) == nil })
+	natstest.Eventually(t, "the cluster has the streams",
+		func() bool { return p.log.Streams.Ensure(t.Context()) == nil })
 
 	told := make(chan error, 1)
-	natstest.Eventually(t, "the run has its stream", func() bool { return p.log.Streams.EnsureRun(t.Context(), testRun) == nil })
+	natstest.Eventually(t, "the run has its stream", func() bool {
+		return p.log.Streams.EnsureRun(t.Context(),
+			testRun) == nil
+	})
 	looked := looksAt(t, p.log, testRun)
 	go func() { // it was told of an opening that the leader of the run does not have yet
 		all := func(runfile.RunConfig) bool { return true }
@@ -52,7 +56,8 @@ func TestInputsLogShowsTheInput(t *testing.T) {
 	looked = looksAt(t, p.log, testRun)
 	go func() { // the input came from a server that is ahead of the leader
 		e := pipeline.Effect{Name: topology.Scorer, Handle: handle}
-		read <- e.Record(t.Context(), pipeline.Env{Log: p.log}, pipeline.Message{Event: events.Event{Run: testRun}, Seq: first.Seq + 1})
+		read <- e.Record(t.Context(), pipeline.Env{Log: p.log},
+			pipeline.Message{Event: events.Event{Run: testRun}, Seq: first.Seq + 1})
 	}()
 	looked()
 	link := remark(t, "0", "the input")

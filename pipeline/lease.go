@@ -17,8 +17,8 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// A lease lets one of several processes decide while the others fold along, ready to take over. It saves work
-// and nothing else: what keeps two deciders apart are the chains that they append to.
+// A lease lets one of several processes decide while the others fold along, ready to take over. It
+// saves work and nothing else: what keeps two deciders apart are the chains that they append to.
 const (
 	leaseTTL   = 10 * time.Second
 	leaseRenew = leaseTTL / 4
@@ -37,7 +37,8 @@ type leases struct {
 func newLeases(ctx context.Context, env Env, service string) (*leases, error) {
 	l := &leases{log: env.Log, instance: env.Instance}
 	if _, err := ShareMetric(env.Metrics, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "rondo_leases_held", Help: "Leases that this process holds: deciders of runs for which it decides, and no other process.",
+		Name:        "rondo_leases_held",
+		Help:        "Leases that this process holds: deciders of runs for which it decides, and no other process.",
 		ConstLabels: prometheus.Labels{"service": service},
 	}, l.count)); err != nil {
 		return nil, err
@@ -94,13 +95,15 @@ type lease struct {
 	until    time.Time
 }
 
-// aside is how long a decider that has failed leaves a lease to others that want it: they look every leaseRenew.
+// aside is how long a decider that has failed leaves a lease to others that want it:
+// they look every leaseRenew.
 const aside = 2 * leaseRenew
 
-// hold tries to gain and keep a lease, from the call of stand on, and when it has left it to others for some time. giveBack ends that, and lets
-// another process have it.
+// hold tries to gain and keep a lease, from the call of stand on, and when it has left it to others
+// for some time. giveBack ends that, and lets another process have it.
 func (l *leases) hold(ctx context.Context, key string, leave time.Duration) (h *lease, giveBack func()) {
-	h = &lease{leases: l, key: strings.ReplaceAll(key, "/", "."), gained: make(chan struct{}, 1), standing: make(chan struct{})}
+	h = &lease{leases: l, key: strings.ReplaceAll(key, "/", "."), gained: make(chan struct{}, 1),
+		standing: make(chan struct{})}
 	h.stand = sync.OnceFunc(func() { close(h.standing) })
 	l.mu.Lock()
 	if l.all == nil {
@@ -170,13 +173,15 @@ func (h *lease) tell() {
 	}
 }
 
-// bucketLost reports whether nobody answers for the bucket, which may also be because its server is away.
+// bucketLost reports whether nobody answers for the bucket, which may also be
+// because its server is away.
 func bucketLost(err error) bool {
 	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, jetstream.ErrStreamNotFound) ||
 		errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, nats.ErrNoResponders)
 }
 
-// claim writes the entry: over the one that this process wrote, now or before it restarted, or where there is none.
+// claim writes the entry: over the one that this process wrote, now or before it
+// restarted, or where there is none.
 func (h *lease) claim(ctx context.Context) (revision uint64, err error) {
 	bucket, value := h.leases.bucket, []byte(h.leases.instance)
 	if h.revision != 0 {
@@ -219,18 +224,21 @@ func (h *lease) giveBack() {
 	_ = h.leases.bucket.Delete(ctx, h.key, jetstream.LastRevision(h.revision))
 }
 
-// noDeciderWithin is how long deciders may take to notice that their run's stream is gone: two heartbeats of a reader, and the end of a lease.
+// noDeciderWithin is how long deciders may take to notice that their run's stream is gone: two
+// heartbeats of a reader, and the end of a lease.
 const noDeciderWithin = time.Minute
 
-// AwaitNoDecider returns when nobody holds a lease of a run. Who decides in a run whose stream is gone, or hidden, has not noticed it yet, and might
-// append to the next stream what it decided of the last one.
+// AwaitNoDecider returns when nobody holds a lease of a run. Who decides in a run whose stream
+// is gone, or hidden, has not noticed it yet, and might append to the next stream what it
+// decided of the last one.
 func AwaitNoDecider(ctx context.Context, log *eventlog.Log, run string) error {
 	ctx, cancel := context.WithTimeout(ctx, noDeciderWithin)
 	defer cancel()
 	for {
 		holders, err := deciders(ctx, log, run)
 		switch {
-		case errors.Is(err, jetstream.ErrBucketNotFound): // nobody decides, or the server has lost its memory, and leases run out
+		// nobody decides, or the server has lost its memory, and leases run out
+		case errors.Is(err, jetstream.ErrBucketNotFound):
 			if !retry.Sleep(ctx, leaseTTL) {
 				return ctx.Err()
 			}
@@ -238,7 +246,8 @@ func AwaitNoDecider(ctx context.Context, log *eventlog.Log, run string) error {
 		case err == nil && len(holders) == 0:
 			return nil
 		case !retry.Sleep(ctx, leaseRenew/10):
-			return fmt.Errorf("run %s: %s may still decide: stop the services, and try again: %w", run, strings.Join(holders, ", "), errors.Join(ctx.Err(), err))
+			return fmt.Errorf("run %s: %s may still decide: stop the services, and try again: %w", run,
+				strings.Join(holders, ", "), errors.Join(ctx.Err(), err))
 		}
 	}
 }

@@ -42,7 +42,8 @@ func TestStandbyTakesOver(t *testing.T) {
 		}
 		openRun(t, log, testRun)
 		env, standby := testEnv(t, dying, "active"), testEnv(t, log, "standby")
-		env.Logger, env.Metrics, standby.Metrics = slog.New(slog.DiscardHandler), prometheus.NewRegistry(), prometheus.NewRegistry()
+		env.Logger, env.Metrics, standby.Metrics = slog.New(slog.DiscardHandler), prometheus.NewRegistry(),
+			prometheus.NewRegistry()
 		deciding(t, env, answering(answerer{estimator: "active"}))
 		synctest.Wait()
 		deciding(t, standby, answering(answerer{estimator: "standby"}))
@@ -160,12 +161,14 @@ func TestTwoActives(t *testing.T) {
 	openRun(t, log, testRun)
 	for _, name := range []string{"a", "b", "c"} {
 		// Each has a bucket of its own, so each is alone.
-		bucket, err := log.JetStream().CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "own_" + name, Storage: jetstream.MemoryStorage})
+		bucket, err := log.JetStream().CreateKeyValue(t.Context(),
+			jetstream.KeyValueConfig{Bucket: "own_" + name, Storage: jetstream.MemoryStorage})
 		if err != nil {
 			t.Fatal(err)
 		}
 		env := testEnv(t, connect(), name)
-		l := newLoop(env, topology.AdvantageCalculator, testRun, "", answerer{estimator: name}, &leases{bucket: bucket, instance: name})
+		l := newLoop(env, topology.AdvantageCalculator, testRun, "", answerer{estimator: name},
+			&leases{bucket: bucket, instance: name})
 		l.left = newEnds(env, topology.AdvantageCalculator)
 		begin(t, func(ctx context.Context) error {
 			if err := l.keep(ctx); !errors.Is(err, context.Canceled) {
@@ -200,7 +203,8 @@ func TestTwoActives(t *testing.T) {
 	t.Logf("answers by: %v", who)
 }
 
-// heldSession is a session whose lease is held, with all of the run folded and nothing running beside it.
+// heldSession is a session whose lease is held, with all of the run folded and
+// nothing running beside it.
 func heldSession(t *testing.T, log *eventlog.Log, d Decider) *session {
 	t.Helper()
 	in, err := log.Incarnation(t.Context(), testRun)
@@ -213,7 +217,8 @@ func heldSession(t *testing.T, log *eventlog.Log, d Decider) *session {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	s := &session{loop: l, db: db, lease: &lease{until: time.Now().Add(time.Hour)}, created: in.Created, target: in.LastSeq}
+	s := &session{loop: l, db: db, lease: &lease{until: time.Now().Add(time.Hour)},
+		created: in.Created, target: in.LastSeq}
 	for e, err := range log.All(t.Context(), testRun, 1) {
 		if err := s.fold(arrival{e, err}, nil); err != nil {
 			t.Fatal(err)
@@ -225,8 +230,10 @@ func heldSession(t *testing.T, log *eventlog.Log, d Decider) *session {
 // What follows from a decision that somebody else made differently must not be stated.
 func TestAdoptedFactWithAnotherContent(t *testing.T) {
 	for name, winner := range map[string]events.Event{
-		"the same fact":    must(events.New(testRun, events.GroupCompletedType, events.GroupID(1), "0", events.GroupCompleted{Estimator: "theirs"})),
-		"a different fact": must(events.New(testRun, events.GroupDroppedType, events.GroupID(1), "x", events.GroupDropped{})),
+		"the same fact": must(events.New(testRun, events.GroupCompletedType, events.GroupID(1),
+			"0", events.GroupCompleted{Estimator: "theirs"})),
+		"a different fact": must(events.New(testRun, events.GroupDroppedType, events.GroupID(1),
+			"x", events.GroupDropped{})),
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := natstest.Log(t)
@@ -322,8 +329,9 @@ func (d slow) Complete(ctx context.Context, v projection.View, fact events.Event
 	return d.stuck.Complete(ctx, v, fact)
 }
 
-// TestLeaderThatCannotReadResigns: a decider that meets an event which it cannot read gives its lease back. It does not take the lease again, not even
-// when nobody has it, until it has read the whole log.
+// TestLeaderThatCannotReadResigns: a decider that meets an event which it cannot read
+// gives its lease back. It does not take the lease again, not even when nobody has it,
+// until it has read the whole log.
 func TestLeaderThatCannotReadResigns(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
@@ -367,7 +375,9 @@ func TestLeaderThatCannotReadResigns(t *testing.T) {
 			t.Errorf("who cannot read the log has taken the lease: %v", by)
 		}
 		outages := monitor.Ready(t.Context())
-		if len(outages) != 1 || outages[0].Kind != health.CannotDecide || outages[0].Of != topology.AdvantageCalculator+" of run "+testRun || !strings.Contains(outages[0].Reason, "newer version") || !outages[0].Stops() {
+		if len(outages) != 1 || outages[0].Kind != health.CannotDecide ||
+			outages[0].Of != topology.AdvantageCalculator+" of run "+testRun ||
+			!strings.Contains(outages[0].Reason, "newer version") || !outages[0].Stops() {
 			t.Errorf("it says of itself %+v", outages)
 		}
 		young := testEnv(t, log, "new")
@@ -392,7 +402,8 @@ func TestLeaderThatCannotReadResigns(t *testing.T) {
 	})
 }
 
-// TestLeaderThatCannotCompleteResigns: a decider that cannot write what it has decided, as its store refuses it, leaves the lease to one that can.
+// TestLeaderThatCannotCompleteResigns: a decider that cannot write what it has decided, as its
+// store refuses it, leaves the lease to one that can.
 func TestLeaderThatCannotCompleteResigns(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)

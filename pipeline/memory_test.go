@@ -22,7 +22,8 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 	var handled atomic.Int64
 	effect(t, p.env(t, ""), 16, func(_ context.Context, m service.Message) ([]events.Event, error) {
 		handled.Add(1)
-		return []events.Event{event(t, testRun, events.RolloutAnnotatedType, "of-"+m.Event.Entity, "0", events.RolloutAnnotated{})}, nil
+		return []events.Event{event(t, testRun, events.RolloutAnnotatedType, "of-"+m.Event.Entity,
+			"0", events.RolloutAnnotated{})}, nil
 	})
 	done := 0
 	handle := func(n int) {

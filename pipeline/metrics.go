@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// metrics of services. Labels are the service and the type of its input. Those that the server tells of a consumer also have its stream, for as long as it is served.
+// metrics of services. Labels are the service and the type of its input. Those that the server
+// tells of a consumer also have its stream, for as long as it is served.
 type metrics struct {
 	handled    *prometheus.CounterVec
 	stated     *prometheus.CounterVec
@@ -26,7 +27,8 @@ type metrics struct {
 	unacked    *prometheus.GaugeVec
 }
 
-// Buckets reach from a cached lookup to an hour's tool call, and from an in-process append to a stuck server.
+// Buckets reach from a cached lookup to an hour's tool call, and from an in-process
+// append to a stuck server.
 var (
 	handlerSeconds = prometheus.ExponentialBuckets(0.0005, 4, 12)
 	publishSeconds = prometheus.ExponentialBuckets(0.0001, 4, 8)
@@ -34,21 +36,30 @@ var (
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
-		handled: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_inputs_total", Help: "Deliveries by outcome: done, retried, dead."}, []string{"service", "type", "outcome"}),
-		stated:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_events_stated_total", Help: "Events that handlers stated."}, []string{"service", "type"}),
+		handled: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_inputs_total",
+			Help: "Deliveries by outcome: done, retried, dead."}, []string{"service", "type", "outcome"}),
+		stated: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_events_stated_total",
+			Help: "Events that handlers stated."}, []string{"service", "type"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_handler_seconds",
-			Help: "Time from an input to its events on the log.", Buckets: handlerSeconds}, []string{"service", "type"}),
+			Help: "Time from an input to its events on the log.", Buckets: handlerSeconds},
+			[]string{"service", "type"}),
 		publishing: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_publish_seconds",
 			Help: "Time to put a handler's events on the log.", Buckets: publishSeconds}, []string{"service", "type"}),
-		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_in_flight", Help: "Inputs in work."}, []string{"service", "type"}),
-		parked:   prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_parked", Help: "Inputs that wait for the end of an outage; they are also in flight."}, []string{"service", "type"}),
-		backlog:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_backlog", Help: "Inputs that wait, as of the last delivery, over all runs."}, []string{"service", "type"}),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_in_flight", Help: "Inputs in work."},
+			[]string{"service", "type"}),
+		parked: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_parked",
+			Help: "Inputs that wait for the end of an outage; they are also in flight."}, []string{"service", "type"}),
+		backlog: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_backlog",
+			Help: "Inputs that wait, as of the last delivery, over all runs."}, []string{"service", "type"}),
 		floor: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_consumer_ack_floor",
-			Help: "Stream sequence up to which a consumer has every input acknowledged, by the server."}, []string{"service", "type", "stream"}),
+			Help: "Stream sequence up to which a consumer has every input acknowledged, by the server."},
+			[]string{"service", "type", "stream"}),
 		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_consumer_pending",
-			Help: "Inputs that a consumer has not delivered yet, by the server."}, []string{"service", "type", "stream"}),
+			Help: "Inputs that a consumer has not delivered yet, by the server."},
+			[]string{"service", "type", "stream"}),
 		unacked: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rondo_consumer_unacknowledged",
-			Help: "Inputs that a consumer has delivered and that are not acknowledged, by the server."}, []string{"service", "type", "stream"}),
+			Help: "Inputs that a consumer has delivered and that are not acknowledged, by the server."},
+			[]string{"service", "type", "stream"}),
 	}
 	var err error
 	m.handled, err = share(r, m.handled, err)
@@ -71,7 +82,8 @@ func share[C prometheus.Collector](r prometheus.Registerer, c C, err error) (C, 
 	return ShareMetric(r, c)
 }
 
-// ShareMetric registers a metric that the services of one process share: the first one's is everybody's. r may be nil.
+// ShareMetric registers a metric that the services of one process share: the first one's is
+// everybody's. r may be nil.
 func ShareMetric[C prometheus.Collector](r prometheus.Registerer, c C) (C, error) {
 	if r == nil {
 		return c, nil
@@ -117,13 +129,15 @@ func consumedBy(spec topology.ConsumerSpec) string {
 	return inputOf(spec)
 }
 
-// askConsumerEvery is how often the server is asked how far a consumer is, and askConsumerFor how long it may take to answer.
+// askConsumerEvery is how often the server is asked how far a consumer is, and askConsumerFor how
+// long it may take to answer.
 const (
 	askConsumerEvery = 15 * time.Second
 	askConsumerFor   = 5 * time.Second
 )
 
-// acknowledged keeps what the server tells of a consumer in the metrics, until the context ends. Deliveries tell it, too, but a consumer that is stuck has none.
+// acknowledged keeps what the server tells of a consumer in the metrics, until the context ends.
+// Deliveries tell it, too, but a consumer that is stuck has none.
 func (m *metrics) acknowledged(ctx context.Context, service, input, stream string, consumer func() jetstream.Consumer) {
 	labels := []string{service, input, stream}
 	defer func() {

@@ -57,7 +57,8 @@ func (m *meter) published(took time.Duration, n int) {
 	m.stated.Add(float64(n))
 }
 
-// waiting notes how many messages wait. The gauge sums over the consumers of all runs, so changes are added.
+// waiting notes how many messages wait. The gauge sums over the consumers of all
+// runs, so changes are added.
 func (m *meter) waiting(seq, pending uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/wording"
 )
 
-// settle is the middleware that turns a handler's error into what the server is told, and logs what is given up.
+// settle is the middleware that turns a handler's error into what the server is told,
+// and logs what is given up.
 func (s *effectService) settle(meter *meter) message.HandlerMiddleware {
 	return func(next message.HandlerFunc) message.HandlerFunc {
 		return func(m *message.Message) ([]*message.Message, error) {
@@ -18,7 +19,8 @@ func (s *effectService) settle(meter *meter) message.HandlerMiddleware {
 			if err == nil || d == nil {
 				return out, err
 			}
-			logger := s.env.Logger.With("service", s.effect.Name, "subject", d.Msg.Subject(), "sequence", d.Sequence.Stream, "delivery", d.NumDelivered, "error", err)
+			logger := s.env.Logger.With("service", s.effect.Name, "subject", d.Msg.Subject(),
+				"sequence", d.Sequence.Stream, "delivery", d.NumDelivered, "error", err)
 			w, wished := wishOf(err)
 			switch {
 			case wished && w.permanent:

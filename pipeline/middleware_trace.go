@@ -13,8 +13,9 @@ const (
 	idHeader    = "ce-id"
 )
 
-// traced is the middleware that carries the W3C trace context of the input on. Where the process traces, the handler's work is a span; without that
-// the context passes through, and an input without one begins a trace.
+// traced is the middleware that carries the W3C trace context of the input on. Where the process
+// traces, the handler's work is a span; without that the context passes through, and an input
+// without one begins a trace.
 func (s *effectService) traced(next message.HandlerFunc) message.HandlerFunc {
 	return func(m *message.Message) ([]*message.Message, error) {
 		in := tracing.Input{Service: s.effect.Name}

@@ -16,7 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/storagetest"
 )
 
-// storing is a handler that looks at the log, stores something, and states its outcome: a failed try where it is to blame.
+// storing is a handler that looks at the log, stores something, and states its outcome: a failed
+// try where it is to blame.
 func storing(log *eventlog.Log, store storage.Store) pipeline.Handler {
 	scored := score(log)
 	return func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
@@ -27,8 +28,9 @@ func storing(log *eventlog.Log, store storage.Store) pipeline.Handler {
 	}
 }
 
-// TestOutageOfTheStore: a store that is away for six hours, which is longer than all deliveries of an input, costs no delivery and leaves no dead
-// letter. No more inputs wait in memory than there are slots, and they go on by themselves.
+// TestOutageOfTheStore: a store that is away for six hours, which is longer than all deliveries of
+// an input, costs no delivery and leaves no dead letter. No more inputs wait in memory than there
+// are slots, and they go on by themselves.
 func TestOutageOfTheStore(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := newPlane(t)
@@ -41,7 +43,8 @@ func TestOutageOfTheStore(t *testing.T) {
 		store.Down.Store(true)
 		effect(t, env, slots, storing(env.Log, store))
 		time.Sleep(6 * time.Hour)
-		consumer, err := p.log.JetStream().Consumer(t.Context(), events.RunStream(testRun), topology.ConsumersOf(topology.Scorer)[0].Name)
+		consumer, err := p.log.JetStream().Consumer(t.Context(), events.RunStream(testRun),
+			topology.ConsumersOf(topology.Scorer)[0].Name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,8 +52,10 @@ func TestOutageOfTheStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := info.NumAckPending; n < slots || n > 2*slots || info.NumRedelivered != 0 || info.Delivered.Consumer != uint64(n) {
-			t.Errorf("in the outage %d inputs are in work, %d came again, %d were delivered; want %d to %d, each once", n, info.NumRedelivered, info.Delivered.Consumer, slots, 2*slots)
+		if n := info.NumAckPending; n < slots || n > 2*slots || info.NumRedelivered != 0 ||
+			info.Delivered.Consumer != uint64(n) {
+			t.Errorf("in the outage %d inputs are in work, %d came again, %d were delivered; want %d to %d, each once",
+				n, info.NumRedelivered, info.Delivered.Consumer, slots, 2*slots)
 		}
 		if refused := store.Refused.Load(); refused > 6*3600 {
 			t.Errorf("the store was asked %d times", refused)
@@ -65,7 +70,8 @@ func TestOutageOfTheStore(t *testing.T) {
 	})
 }
 
-// TestOutageOfOneRun: inputs that wait leave their slots to other runs. A run whose stream is full holds up no other.
+// TestOutageOfOneRun: inputs that wait leave their slots to other runs. A run whose stream
+// is full holds up no other.
 func TestOutageOfOneRun(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := newPlane(t)
@@ -96,7 +102,8 @@ func TestOutageOfOneRun(t *testing.T) {
 	})
 }
 
-// TestOutageOfARestoration: inputs of a run whose stream is hidden while it is restored wait, and use up no deliveries.
+// TestOutageOfARestoration: inputs of a run whose stream is hidden while it is restored wait,
+// and use up no deliveries.
 func TestOutageOfARestoration(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := newPlane(t)
@@ -136,7 +143,8 @@ func TestOutageBelowAnAppend(t *testing.T) {
 		effect(t, env, 1, func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 			made.Add(1)
 			store.Down.Store(true)
-			e, err := events.New(m.Event.Run, events.RolloutScoredType, m.Event.Entity, "0", events.RolloutScored{Flags: []string{string(make([]byte, events.MaxPayload))}})
+			e, err := events.New(m.Event.Run, events.RolloutScoredType, m.Event.Entity,
+				"0", events.RolloutScored{Flags: []string{string(make([]byte, events.MaxPayload))}})
 			e.Prev = m.Event.Seq
 			return []events.Event{e}, err
 		})
@@ -149,7 +157,8 @@ func TestOutageBelowAnAppend(t *testing.T) {
 	})
 }
 
-// TestOutageIsStated: while an outage lasts, the log is told again and again that the stage waits for its end, without a gap and not more often than it takes. No more is said afterwards.
+// TestOutageIsStated: while an outage lasts, the log is told again and again that the stage waits
+// for its end, without a gap and not more often than it takes. No more is said afterwards.
 func TestOutageIsStated(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := newPlane(t)
@@ -170,7 +179,8 @@ func TestOutageIsStated(t *testing.T) {
 		store.Down.Store(true)
 		began := time.Now()
 		start(t, func(ctx context.Context) error {
-			return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Scorer, Slots: 2, Handle: storing(env.Log, store), Stage: events.StageScorer})
+			return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Scorer, Slots: 2,
+				Handle: storing(env.Log, store), Stage: events.StageScorer})
 		})
 		const lasts = 30 * time.Minute
 		time.Sleep(lasts)
@@ -183,7 +193,8 @@ func TestOutageIsStated(t *testing.T) {
 				continue
 			}
 			waited, err := events.Data[events.StageWaited](e)
-			if err != nil || e.Entity != events.StageScorer || waited.Outage != string(health.StoreUnreachable) || waited.Since.After(began.Add(10*time.Second)) {
+			if err != nil || e.Entity != events.StageScorer || waited.Outage != string(health.StoreUnreachable) ||
+				waited.Since.After(began.Add(10*time.Second)) {
 				t.Errorf("%s %+v %v", e.ID, waited, err)
 			}
 			if e.Time.After(until) {
@@ -200,7 +211,8 @@ func TestOutageIsStated(t *testing.T) {
 	})
 }
 
-// TestStopInAnOutage: a service stops although its inputs wait, and the next process gets them at once.
+// TestStopInAnOutage: a service stops although its inputs wait, and the next
+// process gets them at once.
 func TestStopInAnOutage(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := newPlane(t)

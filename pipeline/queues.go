@@ -18,16 +18,19 @@ import (
 )
 
 const (
-	// findEvery is how often a shared stream is searched for queues of which the server's word was lost.
+	// findEvery is how often a shared stream is searched for queues of which
+	// the server's word was lost.
 	findEvery = 5 * time.Second
 	// queueRests is how long an empty queue is served.
 	queueRests = time.Minute
-	// giveWayAfter is how long the strangers' consumer may have the messages of a queue that is known: a round that goes on for no stranger ends sooner.
+	// giveWayAfter is how long the strangers' consumer may have the messages of a queue that is
+	// known: a round that goes on for no stranger ends sooner.
 	giveWayAfter = 300 * time.Millisecond
 )
 
-// queues serves the queues of a stream that is shared by senders: each has a consumer while something waits in it, or did a moment ago. Those of strangers
-// share one. The stream keeps each message until its queue's consumer has dealt with it, so a queue may be left at any moment.
+// queues serves the queues of a stream that is shared by senders: each has a consumer while
+// something waits in it, or did a moment ago. Those of strangers share one. The stream keeps each
+// message until its queue's consumer has dealt with it, so a queue may be left at any moment.
 type queues struct {
 	*effectService
 	spec      topology.ConsumerSpec
@@ -61,13 +64,15 @@ type Queued struct {
 	First, Last, Messages, Bytes uint64
 	// MaxBytes is the limit of the stream.
 	MaxBytes int64
-	// Full has the names of the queues with messages, of strangers some thousand. A message behind Last may be in another one.
+	// Full has the names of the queues with messages, of strangers some thousand. A message behind
+	// Last may be in another one.
 	Full map[string]bool
 }
 
 // Arrivals hears what arrives in the queues of a shared stream.
 type Arrivals interface {
-	// Arrived is told of a message when the server has stored it, mostly before the handler gets it. It must not wait. Words may be lost.
+	// Arrived is told of a message when the server has stored it, mostly before the handler gets
+	// it. It must not wait. Words may be lost.
 	Arrived(Arrival)
 	// NoteQueued is told from time to time what waits.
 	NoteQueued(Queued)
@@ -92,10 +97,12 @@ func (q *queues) arrived(queue topology.Queue, subject string, told *nats.Msg) {
 	if err != nil {
 		return
 	}
-	for _, name := range []string{jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.TimeStampHeaer, jetstream.LastSequenceHeader} {
+	for _, name := range []string{jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.TimeStampHeaer,
+		jetstream.LastSequenceHeader} {
 		added(name)
 	}
-	q.effect.Arrivals.Arrived(Arrival{Message{Subject: subject, Header: told.Header, Seq: seq}, queue, !q.knows(queue), size})
+	q.effect.Arrivals.Arrived(Arrival{Message{Subject: subject, Header: told.Header, Seq: seq},
+		queue, !q.knows(queue), size})
 }
 
 // messageSizeHeader is where the server tells the size of a body.
@@ -103,13 +110,15 @@ const messageSizeHeader = "Nats-Msg-Size"
 
 // serveQueues works on all queues of a shared stream until the context ends.
 func (s *effectService) serveQueues(ctx context.Context, spec topology.ConsumerSpec) {
-	q := &queues{effectService: s, spec: spec, stream: topology.Stream(spec.Stream), strangers: newStrangers(), served: map[string]*servedQueue{}}
+	q := &queues{effectService: s, spec: spec, stream: topology.Stream(spec.Stream), strangers: newStrangers(),
+		served: map[string]*servedQueue{}}
 	q.serving.Go(func() { q.serveStrangers(ctx) })
 	_ = serveAgain.Keep(ctx, func() (bool, error) {
 		err := q.hear(ctx)
 		return ctx.Err() != nil, err
 	}, func(err error, wait time.Duration) {
-		s.env.Logger.Warn("queues unavailable", "service", s.effect.Name, "stream", spec.Stream, "retry_in", wait, "error", err)
+		s.env.Logger.Warn("queues unavailable", "service", s.effect.Name, "stream", spec.Stream,
+			"retry_in", wait, "error", err)
 	})
 }
 
@@ -157,13 +166,16 @@ func (q *queues) serve(ctx context.Context, queue topology.Queue) (known bool) {
 		serving, stop := context.WithCancel(ctx)
 		q.served[queue.Name] = &servedQueue{stop: stop, queue: queue, used: time.Now()}
 		var refused time.Time
-		q.serveWith(serving, &q.serving, q.spec.ForQueue(queue), func(ctx context.Context) (jetstream.Consumer, error) { return q.ensure(ctx, queue, &refused) })
+		q.serveWith(serving, &q.serving, q.spec.ForQueue(queue),
+			func(ctx context.Context) (jetstream.Consumer, error) { return q.ensure(ctx, queue, &refused) })
 	}
 	return true
 }
 
-// ensure makes the consumer that a queue has alone. That of strangers gives way where it goes on selecting the queue's messages: another process serves it that knows less, or was
-// killed. Where it is this process that knows the queue no more, the queue becomes a stranger's. refused is when the server last refused the consumer for that.
+// ensure makes the consumer that a queue has alone. That of strangers gives way where it goes on
+// selecting the queue's messages: another process serves it that knows less, or was killed. Where
+// it is this process that knows the queue no more, the queue becomes a stranger's. refused is when
+// the server last refused the consumer for that.
 func (q *queues) ensure(ctx context.Context, queue topology.Queue, refused *time.Time) (jetstream.Consumer, error) {
 	spec := q.spec.ForQueue(queue)
 	consumer, err := q.env.Log.Streams.EnsureConsumer(ctx, spec, "")
@@ -184,7 +196,8 @@ func (q *queues) ensure(ctx context.Context, queue topology.Queue, refused *time
 	return consumer, err
 }
 
-// leaveToStrangers ends the service of a queue that was known, and lets it be served as a stranger's.
+// leaveToStrangers ends the service of a queue that was known, and lets it
+// be served as a stranger's.
 func (q *queues) leaveToStrangers(queue topology.Queue) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -195,7 +208,8 @@ func (q *queues) leaveToStrangers(queue topology.Queue) {
 	q.strangers.add(queue)
 }
 
-// knows reports whether a queue is one of those of open runs and their policies, of which there is a bounded number.
+// knows reports whether a queue is one of those of open runs and their policies, of which
+// there is a bounded number.
 func (q *queues) knows(queue topology.Queue) bool {
 	q.effectService.mu.Lock()
 	defer q.effectService.mu.Unlock()
@@ -240,7 +254,8 @@ func (q *queues) find(ctx context.Context) error {
 		}
 	}
 	if lost > q.lost {
-		q.env.Logger.Error("submissions on subjects with wildcards: remove them from the stream", "stream", q.spec.Stream, "messages", lost)
+		q.env.Logger.Error("submissions on subjects with wildcards: remove them from the stream",
+			"stream", q.spec.Stream, "messages", lost)
 	}
 	q.lost = lost
 	if q.effect.Arrivals != nil {
@@ -249,8 +264,9 @@ func (q *queues) find(ctx context.Context) error {
 	return q.leave(ctx, began, full)
 }
 
-// leave ends the service of queues that were empty, and were not heard of since the search began. The server removes their consumers after a while. One that
-// has become a stranger's is removed here, as the strangers' consumer must be the only one that selects its messages.
+// leave ends the service of queues that were empty, and were not heard of since the search began.
+// The server removes their consumers after a while. One that has become a stranger's is removed
+// here, as the strangers' consumer must be the only one that selects its messages.
 func (q *queues) leave(ctx context.Context, began time.Time, full map[string]bool) error {
 	var strangers []topology.Queue
 	q.mu.Lock()
@@ -286,7 +302,8 @@ func (q *queues) removeConsumer(ctx context.Context, spec topology.ConsumerSpec)
 	return nil
 }
 
-// subjectPage is a part of the subjects of a stream with the number of messages on each, and the stream's state.
+// subjectPage is a part of the subjects of a stream with the number of messages on
+// each, and the stream's state.
 type subjectPage struct {
 	Total  int `json:"total"`
 	Config struct {
@@ -304,7 +321,8 @@ type subjectPage struct {
 	} `json:"error"`
 }
 
-// subjects asks the server for the subjects of the stream from one on. There are too many to hold them all.
+// subjects asks the server for the subjects of the stream from one on. There are
+// too many to hold them all.
 func (q *queues) subjects(ctx context.Context, offset int) (page subjectPage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askConsumerFor)
 	defer cancel()

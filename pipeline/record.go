@@ -14,19 +14,22 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// A handler is called again at once, after a rest in which racing writers part, when somebody else was faster. After these tries its input
-// waits for another delivery.
+// A handler is called again at once, after a rest in which racing writers part, when somebody else
+// was faster. After these tries its input waits for another delivery.
 var races = retry.Policy{First: 2 * time.Millisecond, Most: 100 * time.Millisecond, Tries: 16}
 
-// Record hands one input to the service's handler and appends its events. It calls the handler again where somebody else was faster, and where
-// the handler asks for it. It is the one place at which effect services append.
+// Record hands one input to the service's handler and appends its events. It calls the handler
+// again where somebody else was faster, and where the handler asks for it. It is the one place at
+// which effect services append.
 func (e Effect) Record(ctx context.Context, env Env, m Message) error {
 	return e.record(ctx, env, m, func(time.Duration, int) {}, func(error) bool { return false })
 }
 
-// record is Record, and tells of each append how long it took and of how many events it was. What an outage keeps from being done is done again as
-// often as park waits for its end: park reports whether it has waited, which it does only for an outage.
-func (e Effect) record(ctx context.Context, env Env, m Message, published func(time.Duration, int), park func(error) bool) error {
+// record is Record, and tells of each append how long it took and of how many events it was. What
+// an outage keeps from being done is done again as often as park waits for its end: park reports
+// whether it has waited, which it does only for an outage.
+func (e Effect) record(ctx context.Context, env Env, m Message, published func(time.Duration, int),
+	park func(error) bool) error {
 	to := env.Log.Appender.At(m.Event.Run, m.Seq)
 	m.Log = to.Reader
 	m.State = func(ctx context.Context, fact events.Event) (events.Event, error) { return e.state(ctx, to, fact) }
@@ -59,7 +62,8 @@ func (e Effect) record(ctx context.Context, env Env, m Message, published func(t
 }
 
 // append puts a handler's events on the log, and reports whether they were not there before.
-func (e Effect) append(ctx context.Context, to eventlog.Appender, m Message, facts []events.Event, published func(time.Duration, int)) (progress bool, err error) {
+func (e Effect) append(ctx context.Context, to eventlog.Appender, m Message, facts []events.Event,
+	published func(time.Duration, int)) (progress bool, err error) {
 	if len(facts) == 0 {
 		return false, nil
 	}
@@ -89,7 +93,8 @@ func (e Effect) stamped(ctx context.Context, log eventlog.Reader, facts []events
 	return facts
 }
 
-// state appends an event of a handler that is at work. Another writer's of the same identity may say something else.
+// state appends an event of a handler that is at work. Another writer's of the same
+// identity may say something else.
 func (e Effect) state(ctx context.Context, to eventlog.Appender, fact events.Event) (events.Event, error) {
 	stored, adopted, err := publish(ctx, to, e.stamped(ctx, to.Reader, []events.Event{fact}))
 	switch {

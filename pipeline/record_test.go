@@ -19,13 +19,15 @@ func remark(t testing.TB, ordinal, text string) events.Event {
 	return event(t, testRun, events.RolloutAnnotatedType, rollout(0), ordinal, events.RolloutAnnotated{Text: text})
 }
 
-// A handler that asks for another call gets it as often as it has something new, and sees what it stated before.
+// A handler that asks for another call gets it as often as it has something new, and
+// sees what it stated before.
 func TestCallAgain(t *testing.T) {
 	p := newPlane(t)
 	p.open(t, testRun)
 	const parts = 50 // more than the tries of a lost race
 	var again []bool
-	e := pipeline.Effect{Name: topology.Archiver, Handle: func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
+	e := pipeline.Effect{Name: topology.Archiver, Handle: func(ctx context.Context,
+		m pipeline.Message) ([]events.Event, error) {
 		again = append(again, m.Again)
 		next := remark(t, fmt.Sprint(len(again)), "part")
 		last, err := m.Log.Last(ctx, testRun, "rollout", rollout(0))
@@ -40,7 +42,8 @@ func TestCallAgain(t *testing.T) {
 	if err := e.Record(t.Context(), pipeline.Env{Log: p.log}, pipeline.Message{}); err != nil {
 		t.Fatal(err)
 	}
-	if n := p.ofType(t, testRun, events.RolloutAnnotatedType)[rollout(0)]; n != parts || len(again) != parts+1 || again[0] || !again[1] {
+	if n := p.ofType(t, testRun, events.RolloutAnnotatedType)[rollout(0)]; n != parts ||
+		len(again) != parts+1 || again[0] || !again[1] {
 		t.Errorf("%d parts in %d calls, the first ones again: %v", n, len(again), again[:2])
 	}
 }
@@ -53,22 +56,27 @@ func TestNoSlots(t *testing.T) {
 	}
 }
 
-// A handler that asks for another call without anything new, or loses each race, is not called for ever.
+// A handler that asks for another call without anything new, or loses each
+// race, is not called for ever.
 func TestNoProgress(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := newPlane(t)
 		p.open(t, testRun)
 		p.append(t, remark(t, "0", "theirs"))
 		for name, handle := range map[string]func() ([]events.Event, error){
-			"nothing new":  func() ([]events.Event, error) { return nil, pipeline.ErrCallAgain },
-			"adopted":      func() ([]events.Event, error) { return []events.Event{remark(t, "0", "ours")}, pipeline.ErrCallAgain },
+			"nothing new": func() ([]events.Event, error) { return nil, pipeline.ErrCallAgain },
+			"adopted": func() ([]events.Event, error) {
+				return []events.Event{remark(t, "0", "ours")},
+					pipeline.ErrCallAgain
+			},
 			"always later": func() ([]events.Event, error) { return []events.Event{remark(t, "1", "ours")}, nil },
 		} {
 			calls := 0
-			e := pipeline.Effect{Name: topology.Scorer, Handle: func(context.Context, pipeline.Message) ([]events.Event, error) {
-				calls++
-				return handle()
-			}}
+			e := pipeline.Effect{Name: topology.Scorer,
+				Handle: func(context.Context, pipeline.Message) ([]events.Event, error) {
+					calls++
+					return handle()
+				}}
 			began := time.Now()
 			if err := e.Record(t.Context(), pipeline.Env{Log: p.log}, pipeline.Message{}); err == nil {
 				t.Errorf("%s: no error", name)
@@ -80,7 +88,8 @@ func TestNoProgress(t *testing.T) {
 	})
 }
 
-// What a service is told of as recorded, it has appended itself. Where somebody else was faster its handler reads the log again.
+// What a service is told of as recorded, it has appended itself. Where somebody else was faster its
+// handler reads the log again.
 func TestRecorded(t *testing.T) {
 	p := newPlane(t)
 	p.open(t, testRun)
@@ -110,7 +119,8 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// A failure behind the append lets the input come again, and the last one is the service's to give up: nothing becomes a dead letter.
+// A failure behind the append lets the input come again, and the last one is the service's to give
+// up: nothing becomes a dead letter.
 func TestGiveUp(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := newPlane(t)

@@ -9,8 +9,8 @@ import (
 // Changed is a part of a recorded effect that came out differently when it was run again.
 type Changed struct {
 	Rollout string `json:"rollout"`
-	// Turn and Call, and the Tool that it names, say which result of a turn it is. What a verifier says belongs to no turn, and a
-	// workspace to no call.
+	// Turn and Call, and the Tool that it names, say which result of a turn it is. What a verifier
+	// says belongs to no turn, and a workspace to no call.
 	Turn     *int   `json:"turn,omitempty"`
 	Call     string `json:"call,omitempty"`
 	Tool     string `json:"tool,omitempty"`
@@ -25,7 +25,8 @@ func NewChanged(field string, recorded, again any) Changed {
 	return Changed{Field: field, Recorded: a, Again: b}
 }
 
-// shownBefore and shownAfter bound what is shown of a value before and after the first difference, in bytes.
+// shownBefore and shownAfter bound what is shown of a value before and after the
+// first difference, in bytes.
 const (
 	shownBefore = 40
 	shownAfter  = 160

@@ -16,21 +16,24 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// Rerun makes a new run of a recorded one: what services did to the world is copied, and some deciding services
-// decide again, under another configuration.
+// Rerun makes a new run of a recorded one: what services did to the world is copied, and some
+// deciding services decide again, under another configuration.
 //
-// The clock is the recorded one: each decision is made as soon as its last cause is on the log, at that cause's
-// time. A feed's trainer takes a batch when the recorded one took one, or as soon as there is one if that is later;
-// of a feed that the recorded run did not have, at once. So the new run depends on the recorded one and on the
-// configuration alone, and doing it again, after a crash for example, gives the same.
+// The clock is the recorded one: each decision is made as soon as its last cause is on the log, at
+// that cause's time. A feed's trainer takes a batch when the recorded one took one, or as soon as
+// there is one if that is later; of a feed that the recorded run did not have, at once. So the new
+// run depends on the recorded one and on the configuration alone, and doing it again, after a crash
+// for example, gives the same.
 type Rerun struct {
 	Log      *eventlog.Log
 	From, To string // names of the runs
 	Config   runfile.RunConfig
-	// Deciders of the new run, by service and instance. What these services stated is decided again, all else copied.
+	// Deciders of the new run, by service and instance. What these services stated is
+	// decided again, all else copied.
 	Deciders map[string]map[string]Decider
-	// Outcome, if set, scores rollouts again: it gives what takes the place of a recorded outcome, a fact of the new run that the scorer
-	// states, or nil where the recorded one is copied. It is called in the order of the log.
+	// Outcome, if set, scores rollouts again: it gives what takes the place of a recorded outcome,
+	// a fact of the new run that the scorer states, or nil where the recorded one is copied. It is
+	// called in the order of the log.
 	Outcome func(ctx context.Context, recorded events.Event) (*events.Event, error)
 	// Until is the last sequence of the recorded run that is copied; 0 copies all.
 	Until uint64
@@ -47,7 +50,8 @@ type RerunResult struct {
 // copiedSource begins the source of copied facts: they are nobody's decision in the new run.
 const copiedSource = "replay/"
 
-// OriginalSource says who stated a fact, also of one that a replay, or a replay of a replay, copied.
+// OriginalSource says who stated a fact, also of one that a replay, or a
+// replay of a replay, copied.
 func OriginalSource(e events.Event) string {
 	source := e.Source
 	for copied := true; copied; {
@@ -59,9 +63,11 @@ func OriginalSource(e events.Event) string {
 // ErrRunExists means that the new run's name is taken.
 var ErrRunExists = errors.New("there is a run of this name already")
 
-// Run makes the new run, whole, and lists it in the catalogue when it is complete: no service works on it before.
+// Run makes the new run, whole, and lists it in the catalogue when it is complete: no
+// service works on it before.
 func (r *Rerun) Run(ctx context.Context) (RerunResult, error) {
-	w := &rerun{Rerun: r, ctx: ctx, tails: map[string]uint64{}, feeds: map[string]*pace{}, flying: map[string]bool{}, result: RerunResult{Decided: map[string]int{}}}
+	w := &rerun{Rerun: r, ctx: ctx, tails: map[string]uint64{}, feeds: map[string]*pace{}, flying: map[string]bool{},
+		result: RerunResult{Decided: map[string]int{}}}
 	defer w.close()
 	if err := w.open(); err != nil {
 		return w.result, err
@@ -124,11 +130,14 @@ func (w *rerun) open() error {
 			if err != nil {
 				return err
 			}
-			w.deciders = append(w.deciders, &redecider{Decider: d, source: source(s.Name, instance), emits: emittedKinds(s.Name), db: db})
+			w.deciders = append(w.deciders, &redecider{Decider: d, source: source(s.Name, instance),
+				emits: emittedKinds(s.Name), db: db})
 		}
 		if w.Deciders[s.Name] != nil {
 			for _, t := range s.Emits {
-				w.again[t] = t != events.StageWaitedType && (t != events.RunPausedType || s.Name == topology.QuerySampler || w.again[t]) // others' pauses are no decisions, nor is what outages cost
+				// others' pauses are no decisions, nor is what outages cost
+				w.again[t] = t != events.StageWaitedType &&
+					(t != events.RunPausedType || s.Name == topology.QuerySampler || w.again[t])
 			}
 		}
 	}
@@ -146,7 +155,8 @@ func (w *rerun) close() {
 	}
 }
 
-// event copies one recorded event, or what takes its place, and makes the decisions that follow from it.
+// event copies one recorded event, or what takes its place, and makes the
+// decisions that follow from it.
 func (w *rerun) event(e events.Event) error {
 	if e.Type != events.StageWaitedType { // until it is folded nobody is overdue by the time that it is about
 		if err := w.sleepers(e.Time); err != nil {
@@ -163,7 +173,8 @@ func (w *rerun) event(e events.Event) error {
 		w.Progress(e.Seq)
 	}
 	switch e.Type {
-	case events.RolloutStartedType, events.RolloutCopiedType, events.PieceSampledType, events.TurnSampledType, events.ToolsCompletedType, events.RolloutObservedType,
+	case events.RolloutStartedType, events.RolloutCopiedType, events.PieceSampledType, events.TurnSampledType,
+		events.ToolsCompletedType, events.RolloutObservedType,
 		events.StepFinishedType, events.StepScoredType, events.RolloutRetriedType:
 		return nil // no decision waits for these
 	}
@@ -203,7 +214,8 @@ func (w *rerun) append(e events.Event) (events.Event, error) {
 	return stored, nil
 }
 
-// mostDecisions bounds what may follow from one event: a decider that decides without end is at fault.
+// mostDecisions bounds what may follow from one event: a decider that decides
+// without end is at fault.
 const mostDecisions = 100_000
 
 // settle decides until nothing follows any more.

@@ -46,7 +46,8 @@ func (w *rerun) cut() error {
 		return err
 	}
 	for _, id := range slices.Sorted(maps.Keys(w.flying)) {
-		if err := state(events.RolloutFailedType, id, events.RolloutFailed{Stage: events.StageSampler, Class: events.ClassCancelled, Message: reason}); err != nil {
+		if err := state(events.RolloutFailedType, id, events.RolloutFailed{Stage: events.StageSampler,
+			Class: events.ClassCancelled, Message: reason}); err != nil {
 			return err
 		}
 	}

@@ -9,14 +9,16 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
-// roomEvery is the part of its size by which the new run's stream grows until it is looked at again.
+// roomEvery is the part of its size by which the new run's stream grows
+// until it is looked at again.
 const roomEvery = 64
 
 // eventOverhead is about what an event takes on a stream beside its body.
 const eventOverhead = 400
 
-// room lets go of what is archived and over before the new run's stream is full, as the archiver does in an open run: nobody else works on a run that
-// is not listed yet. What it states is behind no decision, so that a replay that begins again decides as of the same events.
+// room lets go of what is archived and over before the new run's stream is full, as the archiver
+// does in an open run: nobody else works on a run that is not listed yet. What it states is behind
+// no decision, so that a replay that begins again decides as of the same events.
 func (w *rerun) room(e events.Event) error {
 	w.grown += int64(len(e.Data)) + eventOverhead
 	if !w.Config.Log.Forgets() || w.grown < w.Config.Log.Bytes()/roomEvery {
@@ -41,7 +43,8 @@ func (w *rerun) room(e events.Event) error {
 	return err
 }
 
-// earlier are the events that a replay before this one, which did not come to its end, has left on the new log.
+// earlier are the events that a replay before this one, which did not come to its end,
+// has left on the new log.
 type earlier struct {
 	next func() (events.Event, error, bool)
 	stop func()
@@ -58,7 +61,8 @@ func (w *rerun) lookBack() error {
 	return nil
 }
 
-// there finds an event where an earlier replay has put it. The first one that differs, or is not there, ends that: from then on the chains decide.
+// there finds an event where an earlier replay has put it. The first one that differs, or is not
+// there, ends that: from then on the chains decide.
 func (w *rerun) there(e events.Event) (stored events.Event, found bool, err error) {
 	for w.before.next != nil {
 		stored, err, ok := w.before.next()

@@ -76,7 +76,8 @@ func (w *rerun) copy(e events.Event) error {
 	return err
 }
 
-// published is what is said of weights. Those of the recorded run are the new run's own: by them its feeder tells which of its steps weights cover.
+// published is what is said of weights. Those of the recorded run are the new run's own: by them
+// its feeder tells which of its steps weights cover.
 func (w *rerun) published(e events.Event) ([]byte, error) {
 	published, err := events.Data[events.WeightsPublished](e)
 	if err != nil || published.Run != w.From {
@@ -97,7 +98,8 @@ func (w *rerun) opened(e events.Event) error {
 	}
 	slices.Sort(again)
 	fact, err := events.New(w.To, events.RunOpenedType, w.To, "0", events.RunOpened{
-		Config: w.Config, PolicyVersion: recorded.PolicyVersion, Replays: &events.Replayed{Run: w.From, Until: w.Until, Decided: again}, Continues: recorded.Continues,
+		Config: w.Config, PolicyVersion: recorded.PolicyVersion,
+		Replays: &events.Replayed{Run: w.From, Until: w.Until, Decided: again}, Continues: recorded.Continues,
 	})
 	if err != nil {
 		return err

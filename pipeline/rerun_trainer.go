@@ -16,7 +16,8 @@ type pace struct {
 	free bool // the recorded run has no such trainer: batches are taken at once
 }
 
-// trainerTakes: the recorded trainer took a batch. A step that it states again, after a rewind or with its logprob_gap, is no other batch.
+// trainerTakes: the recorded trainer took a batch. A step that it states again, after a rewind or
+// with its logprob_gap, is no other batch.
 func (w *rerun) trainerTakes(e events.Event) error {
 	p := w.feeds[e.Entity]
 	if p == nil {
@@ -45,7 +46,8 @@ func (w *rerun) consume(feed string, p *pace) error {
 	for p.consumed < p.ready && (p.free || p.owed > 0) {
 		p.consumed++
 		p.owed = max(0, p.owed-1)
-		fact, err := events.New(w.To, events.BatchConsumedType, feed, events.Ordinal(p.consumed), events.BatchConsumed{Step: p.consumed})
+		fact, err := events.New(w.To, events.BatchConsumedType, feed, events.Ordinal(p.consumed),
+			events.BatchConsumed{Step: p.consumed})
 		if err != nil {
 			return err
 		}

@@ -13,8 +13,9 @@ import (
 	"github.com/rondo-rl/rondo/events/recovery"
 )
 
-// TestRestoreBesideADecider: a decider works while its run's stream is lost and restored. The stream is shown when nobody holds the run's lease, and the decider goes
-// on behind what is restored, as if it had read nothing else.
+// TestRestoreBesideADecider: a decider works while its run's stream is lost and restored. The
+// stream is shown when nobody holds the run's lease, and the decider goes on behind what is
+// restored, as if it had read nothing else.
 func TestRestoreBesideADecider(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
@@ -44,7 +45,8 @@ func TestRestoreBesideADecider(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = recovery.Restore(t.Context(), log, testRun, sealed, func(ctx context.Context, run string) error { return AwaitNoDecider(ctx, log, run) })
+		_, err = recovery.Restore(t.Context(), log, testRun, sealed,
+			func(ctx context.Context, run string) error { return AwaitNoDecider(ctx, log, run) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +58,8 @@ func TestRestoreBesideADecider(t *testing.T) {
 		if e := answer(t, log, 3); e.AsOf != in.LastSeq+1 {
 			t.Errorf("it was decided as of %d, want %d", e.AsOf, in.LastSeq+1)
 		}
-		if _, err := log.LastOfType(t.Context(), testRun, events.GroupCompletedType, events.GroupID(2)); !errors.Is(err, eventlog.ErrNotFound) {
+		if _, err := log.LastOfType(t.Context(), testRun, events.GroupCompletedType,
+			events.GroupID(2)); !errors.Is(err, eventlog.ErrNotFound) {
 			t.Errorf("an answer of the lost stream: %v", err)
 		}
 	})

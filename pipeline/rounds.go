@@ -8,8 +8,9 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// Round says what a service has to do in an open run without an input: the handler of it, nil for nothing, and how long to wait until it is asked
-// again. The handler's events are appended as those of an input, whose message is empty.
+// Round says what a service has to do in an open run without an input: the handler of it, nil for
+// nothing, and how long to wait until it is asked again. The handler's events are appended as those
+// of an input, whose message is empty.
 type Round func(ctx context.Context, run string, cfg runfile.RunConfig) (handle Handler, wait time.Duration, err error)
 
 // rounds makes the service's rounds in one run, until the run is closed or its stream is gone.
@@ -28,7 +29,8 @@ func (s *effectService) rounds(ctx context.Context, run string, cfg runfile.RunC
 	})
 }
 
-// round makes one. Those of different runs come one after the other, as each takes memory beside the slots.
+// round makes one. Those of different runs come one after the other, as each takes
+// memory beside the slots.
 func (s *effectService) round(ctx context.Context, run string, cfg runfile.RunConfig) (wait time.Duration, err error) {
 	select {
 	case s.turn <- struct{}{}:

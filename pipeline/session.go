@@ -32,7 +32,8 @@ func (l *loop) events(ctx context.Context, in eventlog.Incarnation, from uint64)
 		}
 	}
 	go func() {
-		err := l.env.Log.FollowStream(ctx, l.run, in, from, "", func(e events.Event) error { return send(arrival{event: e}) })
+		err := l.env.Log.FollowStream(ctx, l.run, in, from,
+			"", func(e events.Event) error { return send(arrival{event: e}) })
 		_ = send(arrival{err: err})
 	}()
 	return arrivals
@@ -44,8 +45,8 @@ type session struct {
 	db      *projection.DB
 	lease   *lease
 	created time.Time // the incarnation's
-	// target is the sequence that must be folded before the next decision: what was there at the start, and
-	// what the last decision put on the log or found there.
+	// target is the sequence that must be folded before the next decision: what was there at the
+	// start, and what the last decision put on the log or found there.
 	target uint64
 	closed bool
 	wake   time.Time
@@ -55,7 +56,8 @@ type session struct {
 	moved time.Time
 	rest  rest
 	watch watching
-	// silent are the times since somebody last decided in which nothing came onto the log, and latest is the time of the latest event.
+	// silent are the times since somebody last decided in which nothing came onto the log, and
+	// latest is the time of the latest event.
 	silent []silence
 	latest time.Time
 	// began: this process begins to decide.
@@ -65,7 +67,8 @@ type session struct {
 const (
 	// restAfter is how long nothing must happen in a closed run before its deciders leave it.
 	restAfter = 30 * time.Second
-	// decideAgainAfter is the rest after a conflict with something that is folded already: a fault of the decider.
+	// decideAgainAfter is the rest after a conflict with something that is folded
+	// already: a fault of the decider.
 	decideAgainAfter = time.Second
 	// shortestRest bounds how often a decider that wakes in the past is asked.
 	shortestRest = 5 * time.Millisecond
@@ -122,10 +125,12 @@ func (s *session) pause() time.Duration {
 // ready: this process holds the lease and has folded all that it knows of.
 func (s *session) ready() bool { return s.caughtUp() && s.lease.isHeld() }
 
-// caughtUp: this process has folded all that it knows of. Only then does it stand for the lease: one that cannot read the log keeps nobody from it.
+// caughtUp: this process has folded all that it knows of. Only then does it stand for the lease:
+// one that cannot read the log keeps nobody from it.
 func (s *session) caughtUp() bool { return s.db.Seq() > 0 && s.db.Seq() >= s.target }
 
-// takeOver sees to it that what another process decided until now is folded before this one decides.
+// takeOver sees to it that what another process decided until now is folded
+// before this one decides.
 func (s *session) takeOver(ctx context.Context) error {
 	in, err := s.env.Log.Incarnation(ctx, s.run)
 	if err == nil && !in.Created.Equal(s.created) {
@@ -188,7 +193,8 @@ func (s *session) apply(tx *projection.Tx, after uint64, e events.Event) error {
 	return applyEvent(tx, s.decider, s.emits, e)
 }
 
-// decide lets the decider decide, when this process holds the lease and has folded all there is, and publishes.
+// decide lets the decider decide, when this process holds the lease and has folded all
+// there is, and publishes.
 func (s *session) decide(ctx context.Context) error {
 	if !s.ready() || len(s.lease.gained) > 0 {
 		return nil
@@ -230,7 +236,8 @@ func (s *session) decide(ctx context.Context) error {
 	return nil
 }
 
-// publish appends one fact. again: the log holds something else than was decided, so fold it and decide again.
+// publish appends one fact. again: the log holds something else than was decided, so
+// fold it and decide again.
 func (s *session) publish(ctx context.Context, fact events.Event) (again bool, err error) {
 	if c, ok := s.decider.(Completer); ok {
 		if fact, err = c.Complete(ctx, s.db, fact); err != nil {

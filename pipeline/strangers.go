@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// rememberedStrangers bounds the queues of strangers that are remembered in each line; a search
-	// finds the others when these are served. Whoever may name any run could have as many as messages.
+	// rememberedStrangers bounds the queues of strangers that are remembered in each
+	// line; a search finds the others when these are served. Whoever may name any run
+	// could have as many as messages.
 	rememberedStrangers = 4096
 	// strangersAtOnce bounds the queues that are served in one round.
 	strangersAtOnce = 256
@@ -27,10 +28,10 @@ const (
 	strangersEvery = 20 * time.Millisecond
 )
 
-// strangers are the queues of runs and policies that are not open. They are served in rounds, by one
-// consumer that selects the queues of its round: a name that somebody invents costs a filter. They
-// are one tenant of the slots and of the turns at the log. There are two lines: what may open a run,
-// or make a policy or a repository known, does not wait behind all else.
+// strangers are the queues of runs and policies that are not open. They are served in rounds, by
+// one consumer that selects the queues of its round: a name that somebody invents costs a filter.
+// They are one tenant of the slots and of the turns at the log. There are two lines: what may open
+// a run, or make a policy or a repository known, does not wait behind all else.
 type strangers struct {
 	// came has a value when a queue waits, and search when not all could be remembered.
 	came, search chan struct{}
@@ -73,8 +74,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// take gives the queues of the next round, those that have waited longest, half of them of each line
-// where both have as many.
+// take gives the queues of the next round, those that have waited longest, half of them of each
+// line where both have as many.
 func (s *strangers) take() []topology.Queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +128,8 @@ func (q *queues) serveStrangers(ctx context.Context) {
 				q.strangers.add(strangers...)
 			}
 			if err != nil && ctx.Err() == nil {
-				q.env.Logger.Warn("submissions for unknown runs not served", "service", q.effect.Name, "stream", q.spec.Stream, "queues", len(strangers), "error", err)
+				q.env.Logger.Warn("submissions for unknown runs not served", "service", q.effect.Name,
+					"stream", q.spec.Stream, "queues", len(strangers), "error", err)
 				retry.Sleep(ctx, serveAgain.First)
 			}
 		}
@@ -173,7 +175,8 @@ func notUnique(err error) bool {
 	return errors.As(err, &refused) && refused.ErrorCode == filterNotUnique
 }
 
-// dealtWith reports whether a consumer has nothing to do any more, and whether nothing waits in queues then: another process may have made it, for others.
+// dealtWith reports whether a consumer has nothing to do any more, and whether nothing waits in
+// queues then: another process may have made it, for others.
 func dealtWith(ctx context.Context, consumer jetstream.Consumer, queues []topology.Queue) (over, done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askConsumerFor)
 	defer cancel()
@@ -187,7 +190,10 @@ func dealtWith(ctx context.Context, consumer jetstream.Consumer, queues []topolo
 		return false, false, nil
 	}
 	selected := append(info.Config.FilterSubjects, info.Config.FilterSubject)
-	return true, !slices.ContainsFunc(queues, func(queue topology.Queue) bool { return !slices.Contains(selected, queue.Filter) }), nil
+	return true, !slices.ContainsFunc(queues, func(queue topology.Queue) bool {
+		return !slices.Contains(selected,
+			queue.Filter)
+	}), nil
 }
 
 // knowsAny reports whether one of the queues is a stranger's no more.

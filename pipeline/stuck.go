@@ -13,26 +13,29 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// stuckAfter is how often in a row a decider fails by a run's own fault until the run is paused. With the rests in between half a minute
-// passes.
+// stuckAfter is how often in a row a decider fails by a run's own fault until the run is paused.
+// With the rests in between half a minute passes.
 const stuckAfter = 6
 
-// runFault is a failure that is in one run: in what is on its log, in its files, or in how a decider treats them. Other failures, such
-// as a server that is away, strike every run.
+// runFault is a failure that is in one run: in what is on its log, in its files, or in how a
+// decider treats them. Other failures, such as a server that is away, strike every run.
 type runFault struct{ error }
 
 func (f runFault) Unwrap() error { return f.error }
 
-// ofRun marks a failure as the run's own, unless an outage, this process's disk or memory of the run is to blame, or its being out of date.
+// ofRun marks a failure as the run's own, unless an outage, this process's disk or memory of the
+// run is to blame, or its being out of date.
 func ofRun(err error) error {
 	var local syscall.Errno
-	if err == nil || errors.Is(err, context.Canceled) || outage.KindOf(err) != "" || projection.Corrupt(err) || errors.As(err, &local) || errors.Is(err, events.ErrNewer) {
+	if err == nil || errors.Is(err, context.Canceled) || outage.KindOf(err) != "" || projection.Corrupt(err) ||
+		errors.As(err, &local) || errors.Is(err, events.ErrNewer) {
 		return err
 	}
 	return runFault{err}
 }
 
-// unreadable marks why a run's events do not come as the run's own where a body of theirs is lost or another one.
+// unreadable marks why a run's events do not come as the run's own where a body of
+// theirs is lost or another one.
 func unreadable(err error) error {
 	if storage.IsUnusable(err) {
 		return ofRun(err)
@@ -51,8 +54,9 @@ func unappendable(err error) error {
 // streak counts a decider's failures by faults of a run since it last decided.
 type streak int
 
-// failed takes a failure in, and pauses the run when it is stuck: the sampler must not go on to spend where nothing comes of it, and who looks
-// at the run must see why. The decider goes on trying, so that a run which is resumed goes on, or is paused again.
+// failed takes a failure in, and pauses the run when it is stuck: the sampler must not go on to
+// spend where nothing comes of it, and who looks at the run must see why. The decider goes on
+// trying, so that a run which is resumed goes on, or is paused again.
 func (n *streak) failed(ctx context.Context, env Env, run, decider string, err error) {
 	var f runFault
 	if !errors.As(err, &f) {
@@ -77,7 +81,8 @@ func pauseRun(ctx context.Context, log eventlog.Appender, run, decider string, c
 		return false, err
 	}
 	why := fmt.Sprintf("%s is stuck; see to it, then `rondo run resume %s`. It fails with: %.600s", decider, run, cause)
-	e, err := events.New(run, events.RunPausedType, run, fmt.Sprintf("%s-%s-%d", events.PauseStuck, decider, last.Seq), events.RunPaused{Reason: why, Class: events.PauseStuck})
+	e, err := events.New(run, events.RunPausedType, run, fmt.Sprintf("%s-%s-%d", events.PauseStuck, decider, last.Seq),
+		events.RunPaused{Reason: why, Class: events.PauseStuck})
 	if err != nil {
 		return false, err
 	}

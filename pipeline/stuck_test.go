@@ -61,9 +61,10 @@ func failsWith(err error) *atomic.Pointer[error] {
 }
 
 func decidingBy(d Decider) Deciding {
-	return Deciding{Name: topology.AdvantageCalculator, New: func(string, runfile.RunConfig) (map[string]Decider, error) {
-		return map[string]Decider{"": d}, nil
-	}}
+	return Deciding{Name: topology.AdvantageCalculator,
+		New: func(string, runfile.RunConfig) (map[string]Decider, error) {
+			return map[string]Decider{"": d}, nil
+		}}
 }
 
 // pauses are those of the run, each with its reason.
@@ -73,7 +74,8 @@ func pauses(t *testing.T, log *eventlog.Log) (all []events.RunPaused) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := log.History(t.Context(), testRun, last.Seq) // not the whole stream, which cannot be read in every test
+	// not the whole stream, which cannot be read in every test
+	chain, err := log.History(t.Context(), testRun, last.Seq)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,12 +99,14 @@ func pauses(t *testing.T, log *eventlog.Log) (all []events.RunPaused) {
 func TestStuckRunIsPaused(t *testing.T) {
 	boom := errors.New("boom")
 	foreign := func(t *testing.T, log *eventlog.Log) { // what a decider wants to append to has no readable end
-		if err := log.Conn().Publish(events.Event{Run: testRun, Type: events.GroupCompletedType, Entity: events.GroupID(1)}.Subject(), []byte("{")); err != nil {
+		if err := log.Conn().Publish(events.Event{Run: testRun, Type: events.GroupCompletedType,
+			Entity: events.GroupID(1)}.Subject(), []byte("{")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	lost := func(t *testing.T, log *eventlog.Log) { // a body that went to the store and is not there
-		e, err := events.New(testRun, events.RolloutAnnotatedType, "g000009-0", "0", events.RolloutAnnotated{Text: strings.Repeat("x", events.MaxPayload)})
+		e, err := events.New(testRun, events.RolloutAnnotatedType, "g000009-0",
+			"0", events.RolloutAnnotated{Text: strings.Repeat("x", events.MaxPayload)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,10 +122,12 @@ func TestStuckRunIsPaused(t *testing.T) {
 		plant   func(*testing.T, *eventlog.Log)
 		want    []string
 	}{
-		"fold":     {decidingBy(stuck{apply: failsWith(boom)}), nil, []string{"fold sequence 1", "boom"}},
-		"decide":   {decidingBy(stuck{decide: failsWith(boom)}), nil, []string{"panicked", "boom"}},
-		"complete": {decidingBy(stuck{complete: failsWith(storage.ErrCorrupt)}), nil, []string{"complete r/group.g000001/completed/0", "corrupt"}},
-		"made": {Deciding{Name: topology.AdvantageCalculator, New: func(string, runfile.RunConfig) (map[string]Decider, error) { return nil, boom }},
+		"fold":   {decidingBy(stuck{apply: failsWith(boom)}), nil, []string{"fold sequence 1", "boom"}},
+		"decide": {decidingBy(stuck{decide: failsWith(boom)}), nil, []string{"panicked", "boom"}},
+		"complete": {decidingBy(stuck{complete: failsWith(storage.ErrCorrupt)}), nil,
+			[]string{"complete r/group.g000001/completed/0", "corrupt"}},
+		"made": {Deciding{Name: topology.AdvantageCalculator,
+			New: func(string, runfile.RunConfig) (map[string]Decider, error) { return nil, boom }},
 			nil, []string{"boom"}},
 		"foreign": {decidingBy(answerer{}), foreign, []string{"group.g000001", "malformed"}},
 		"lost":    {decidingBy(answerer{}), lost, []string{"sequence 3: fetch body", "not found"}},
@@ -144,7 +150,8 @@ func TestStuckRunIsPaused(t *testing.T) {
 				if len(got) != 1 || got[0].Class != events.PauseStuck {
 					t.Fatalf("paused %+v, want once", got)
 				}
-				for _, want := range append(c.want, topology.AdvantageCalculator+" is stuck", "rondo run resume "+testRun) {
+				for _, want := range append(c.want, topology.AdvantageCalculator+" is stuck",
+					"rondo run resume "+testRun) {
 					if !strings.Contains(got[0].Reason, want) {
 						t.Errorf("the reason %q does not say %q", got[0].Reason, want)
 					}
@@ -201,7 +208,8 @@ func TestStuckRunIsTriedAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := log.Appender.AppendLast(t.Context(), resumed, func(*events.Event) error { return nil }); err != nil {
+			if _, _, err := log.Appender.AppendLast(t.Context(), resumed,
+				func(*events.Event) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -210,7 +218,8 @@ func TestStuckRunIsTriedAgain(t *testing.T) {
 		d.decide.Store(nil)
 		answer(t, log, 1)
 		time.Sleep(5 * time.Minute)
-		if got := pauses(t, log); len(got) != 2 && len(got) != 3 { // the last try before it was mended may have come behind the resumption
+		// the last try before it was mended may have come behind the resumption
+		if got := pauses(t, log); len(got) != 2 && len(got) != 3 {
 			t.Errorf("paused %d times", len(got))
 		}
 		// A single failure after that is none that pauses.

@@ -16,14 +16,14 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// Verification makes every decision of a run again, from the log as it was at each fact's as_of and with the fact's
-// clock, and reports what comes out differently. It reads the log and nothing local. Facts under a decider's name that no
-// decision can have led to are differences, too.
+// Verification makes every decision of a run again, from the log as it was at each fact's as_of and
+// with the fact's clock, and reports what comes out differently. It reads the log and nothing
+// local. Facts under a decider's name that no decision can have led to are differences, too.
 //
-// All deciders fold the run in one read of the log. A fact comes after what it was decided on, so the fold stays a
-// window of events behind the read; the few facts that come later than that, of a process that was held up between its
-// decision and its append, are kept on disk and checked in a second read. The state is on disk, too: the memory that it
-// takes does not grow with the run.
+// All deciders fold the run in one read of the log. A fact comes after what it was decided on, so
+// the fold stays a window of events behind the read; the few facts that come later than that, of a
+// process that was held up between its decision and its append, are kept on disk and checked in a
+// second read. The state is on disk, too: the memory that it takes does not grow with the run.
 type Verification struct {
 	Log      eventlog.Reader
 	Run      string
@@ -98,7 +98,8 @@ func (w *verifying) open(dir string) (err error) {
 	return nil
 }
 
-// tell reports what the deciders have found since the last time: they fold side by side, and the reports are one sequence.
+// tell reports what the deciders have found since the last time: they fold side by side, and the
+// reports are one sequence.
 func (w *verifying) tell() {
 	for _, d := range w.deciders {
 		for _, found := range d.found {
@@ -171,11 +172,13 @@ func (w *verifying) sort(e events.Event) error {
 		}
 		return nil
 	}
-	w.Report(Difference{Event: e.ID, Sequence: e.Seq, Field: "source", Recorded: e.Source, Recomputed: "no decider of the run"})
+	w.Report(Difference{Event: e.ID, Sequence: e.Seq, Field: "source", Recorded: e.Source,
+		Recomputed: "no decider of the run"})
 	return nil
 }
 
-// fold lets every decider fold the first n events of the window, and check what was decided before each of them.
+// fold lets every decider fold the first n events of the window, and check what was
+// decided before each of them.
 func (w *verifying) fold(n int) error {
 	var group errgroup.Group
 	group.SetLimit(goruntime.GOMAXPROCS(0))

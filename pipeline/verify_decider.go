@@ -25,7 +25,8 @@ type verifier struct {
 	checked int
 	late    int // facts left to the second read
 
-	// The decision that was made again last: its facts by identity, void when something was folded since.
+	// The decision that was made again last: its facts by identity, void when
+	// something was folded since.
 	decided map[string]events.Event
 	asOf    uint64
 	at      time.Time
@@ -79,8 +80,9 @@ func (v *verifier) apply(all []events.Event) error {
 	return v.db.Commit(tx, all[len(all)-1].Seq)
 }
 
-// check makes the decision behind a fact again and compares. A decider that died or lost a race has stated only some of
-// what it decided, so recomputed facts may be missing on the log, but not the other way round.
+// check makes the decision behind a fact again and compares. A decider that died or lost a race
+// has stated only some of what it decided, so recomputed facts may be missing on the log, but
+// not the other way round.
 func (v *verifier) check(want events.Event) error {
 	if err := v.ctx.Err(); err != nil {
 		return err

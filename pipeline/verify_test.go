@@ -18,7 +18,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// decidedRunLog is a log with a run that a decider has worked on: 20 groups, one of them by the clock.
+// decidedRunLog is a log with a run that a decider has worked on: 20 groups,
+// one of them by the clock.
 func decidedRunLog(t *testing.T) *eventlog.Log {
 	t.Helper()
 	log := natstest.Log(t)
@@ -66,7 +67,8 @@ func TestVerify(t *testing.T) {
 		}
 		checked, differences = verifyWithin(t, log, answerer{estimator: "two"}, window)
 		if checked != 20 || len(differences) != 20 {
-			t.Errorf("window %d: with another configuration %d of %d facts differ, want all 20", window, len(differences), checked)
+			t.Errorf("window %d: with another configuration %d of %d facts differ, want all 20", window,
+				len(differences), checked)
 		}
 		for _, d := range differences {
 			if d.Field != "data.estimator" || d.Sequence == 0 || d.Recorded != `"one"` || d.Recomputed != `"two"` {
@@ -92,13 +94,23 @@ func TestVerifyFindsWhatWasPlanted(t *testing.T) {
 		field string
 	}{
 		"other data": {func(opened events.Event) events.Event {
-			return decided(0, events.GroupCompleted{Task: "planted", Estimator: "one", Mean: float64(opened.Seq), Members: []events.Member{{Reward: 1}}}, opened.Seq, now)
+			return decided(0, events.GroupCompleted{Task: "planted", Estimator: "one", Mean: float64(opened.Seq),
+				Members: []events.Member{{Reward: 1}}}, opened.Seq, now)
 		}, "data.members"},
-		"nothing to decide yet": {func(opened events.Event) events.Event { return decided(0, right, opened.Seq-1, now) }, "event"},
-		"long ago":              {func(events.Event) events.Event { return decided(0, right, 0, now) }, "event"},
-		"decided on itself":     {func(opened events.Event) events.Event { return decided(0, right, opened.Seq+1, now) }, "as_of"},
-		"from the future":       {func(events.Event) events.Event { return decided(0, right, 1<<40, now) }, "as_of"},
-		"no clock":              {func(opened events.Event) events.Event { return decided(0, right, opened.Seq, time.Time{}) }, "decided_at"},
+		"nothing to decide yet": {func(opened events.Event) events.Event {
+			return decided(0, right, opened.Seq-1,
+				now)
+		}, "event"},
+		"long ago": {func(events.Event) events.Event { return decided(0, right, 0, now) }, "event"},
+		"decided on itself": {func(opened events.Event) events.Event {
+			return decided(0, right, opened.Seq+1,
+				now)
+		}, "as_of"},
+		"from the future": {func(events.Event) events.Event { return decided(0, right, 1<<40, now) }, "as_of"},
+		"no clock": {func(opened events.Event) events.Event {
+			return decided(0, right, opened.Seq,
+				time.Time{})
+		}, "decided_at"},
 		"no decider of the run": {func(opened events.Event) events.Event {
 			e := decided(0, right, opened.Seq, now)
 			e.Source = topology.AdvantageCalculator + "/ghost"
@@ -123,7 +135,10 @@ func TestVerifyFindsWhatWasPlanted(t *testing.T) {
 			}
 			for _, window := range windows {
 				_, differences := verifyWithin(t, log, answerer{estimator: "one"}, window)
-				if !slices.ContainsFunc(differences, func(d Difference) bool { return d.Sequence == stored.Seq && d.Field == plant.field }) {
+				if !slices.ContainsFunc(differences, func(d Difference) bool {
+					return d.Sequence == stored.Seq &&
+						d.Field == plant.field
+				}) {
 					t.Errorf("window %d: not found: %+v", window, differences)
 				}
 			}
@@ -161,9 +176,10 @@ func (s stamper) Complete(_ context.Context, v projection.View, fact events.Even
 func TestVerifyCompletedFacts(t *testing.T) {
 	log := natstest.Log(t)
 	openRun(t, log, testRun)
-	s := deciding(t, testEnv(t, log, "a"), Deciding{Name: topology.AdvantageCalculator, New: func(string, runfile.RunConfig) (map[string]Decider, error) {
-		return map[string]Decider{"": stamper{answerer{estimator: "one"}}}, nil
-	}})
+	s := deciding(t, testEnv(t, log, "a"), Deciding{Name: topology.AdvantageCalculator,
+		New: func(string, runfile.RunConfig) (map[string]Decider, error) {
+			return map[string]Decider{"": stamper{answerer{estimator: "one"}}}, nil
+		}})
 	openGroup(t, log, 1, "")
 	openGroup(t, log, 2, "")
 	completed, err := events.Data[events.GroupCompleted](answer(t, log, 2))
@@ -173,13 +189,15 @@ func TestVerifyCompletedFacts(t *testing.T) {
 	answer(t, log, 1)
 	s.end(t)
 	for _, window := range windows {
-		if checked, differences := verifyWithin(t, log, stamper{answerer{estimator: "one"}}, window); checked != 2 || len(differences) != 0 {
+		if checked, differences := verifyWithin(t, log, stamper{answerer{estimator: "one"}}, window); checked != 2 ||
+			len(differences) != 0 {
 			t.Errorf("window %d: checked %d: %v", window, checked, differences)
 		}
 	}
 }
 
-// TestVerifyLateFact: a fact whose decision lies further back than the window is checked like the others.
+// TestVerifyLateFact: a fact whose decision lies further back than the window is
+// checked like the others.
 func TestVerifyLateFact(t *testing.T) {
 	log := natstest.Log(t)
 	openRun(t, log, testRun)
@@ -188,17 +206,20 @@ func TestVerifyLateFact(t *testing.T) {
 		openGroup(t, log, n+2, time.Now().Add(time.Hour).Format(time.RFC3339Nano))
 	}
 	at := time.Now()
-	late := must(events.New(testRun, events.GroupCompletedType, opened.Entity, "0", events.GroupCompleted{Estimator: "one", Mean: float64(opened.Seq)}))
+	late := must(events.New(testRun, events.GroupCompletedType, opened.Entity,
+		"0", events.GroupCompleted{Estimator: "one", Mean: float64(opened.Seq)}))
 	late.Prev, late.Source, late.AsOf, late.DecidedAt = opened.Seq, topology.AdvantageCalculator, opened.Seq, at
 	if _, _, err := log.Appender.Append(t.Context(), late); err != nil {
 		t.Fatal(err)
 	}
 	var applied atomic.Int64
 	d := answerer{estimator: "one", applied: &applied}
-	if checked, differences := verifyWithin(t, log, d, windowEvents); checked != 1 || len(differences) > 0 || applied.Load() != 43 {
+	if checked, differences := verifyWithin(t, log, d, windowEvents); checked != 1 ||
+		len(differences) > 0 || applied.Load() != 43 {
 		t.Errorf("checked %d in one read, which folded %d events: %v", checked, applied.Load(), differences)
 	}
-	if checked, differences := verifyWithin(t, log, d, 10); checked != 1 || len(differences) > 0 || applied.Load() != 2*43+2 {
+	if checked, differences := verifyWithin(t, log, d, 10); checked != 1 || len(differences) > 0 ||
+		applied.Load() != 2*43+2 {
 		t.Errorf("checked %d in two reads, which folded %d events: %v", checked, applied.Load()-43, differences)
 	}
 }
@@ -217,7 +238,8 @@ func TestDifferences(t *testing.T) {
 		{`"` + long + `"`, `1`, `data: "` + long[:299] + "… (1002 bytes) → 1"},
 	} {
 		var got []string
-		for _, d := range Differences(events.Event{Data: []byte(c.recorded)}, events.Event{Data: []byte(c.recomputed)}) {
+		for _, d := range Differences(events.Event{Data: []byte(c.recorded)},
+			events.Event{Data: []byte(c.recomputed)}) {
 			got = append(got, d.Field+": "+d.Recorded+" → "+d.Recomputed)
 		}
 		if text := strings.Join(got, "; "); text != c.want {

@@ -22,9 +22,11 @@ const (
 	lookAtWaits = 2 * time.Second
 	// waitEvery is how often it states that one does.
 	waitEvery = 20 * time.Second
-	// waitFor is until when, from then on, the time of rollouts does not count: longer than until the next statement, and than inputs rest that are tried again.
+	// waitFor is until when, from then on, the time of rollouts does not count: longer than until
+	// the next statement, and than inputs rest that are tried again.
 	waitFor = time.Minute
-	// doubtAfter is from when on an input that waits for what its process finds well waits for something of its own, as an object or a file: that is not the plane's time.
+	// doubtAfter is from when on an input that waits for what its process finds well waits for
+	// something of its own, as an object or a file: that is not the plane's time.
 	doubtAfter = time.Minute
 )
 
@@ -70,8 +72,9 @@ func (w *inWork) park(input *waiting, kind health.Kind) {
 	}
 }
 
-// waits gives the outage that each of the runs with inputs in work waits for. known are the outages that the process knows of, and held the one of them that keeps it from storing anything, zero
-// for none: an input that is not parked yet may try to get by it.
+// waits gives the outage that each of the runs with inputs in work waits for. known are the outages
+// that the process knows of, and held the one of them that keeps it from storing anything, zero for
+// none: an input that is not parked yet may try to get by it.
 func (w *inWork) waits(now time.Time, known []health.Outage, held health.Outage) map[string]health.Outage {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,7 +116,8 @@ func (s *effectService) stateWaits(ctx context.Context) {
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(ctx, waitEvery)
 				defer cancel()
-				if _, err := stateWait(ctx, s.env.Log.Appender, run, s.effect.Stage, s.effect.Name, outage.Kind, events.Span{Since: outage.Since, Until: now.Add(waitFor)}); err != nil && ctx.Err() == nil {
+				if _, err := stateWait(ctx, s.env.Log.Appender, run, s.effect.Stage, s.effect.Name, outage.Kind,
+					events.Span{Since: outage.Since, Until: now.Add(waitFor)}); err != nil && ctx.Err() == nil {
 					s.env.Logger.Debug("wait not stated", "service", s.effect.Name, "run", run, "error", err)
 				}
 			})
@@ -122,9 +126,12 @@ func (s *effectService) stateWaits(ctx context.Context) {
 	}
 }
 
-// stateWait states that a run waits at a stage, unless somebody has just said as much, and gives the statement's sequence.
-func stateWait(ctx context.Context, log eventlog.Appender, run, stage, source string, kind health.Kind, w events.Span) (seq uint64, err error) {
-	e, err := events.New(run, events.StageWaitedType, stage, "0", events.StageWaited{Outage: string(kind), Since: w.Since.UTC(), Until: w.Until.Round(0).UTC()})
+// stateWait states that a run waits at a stage, unless somebody has just said as much, and gives
+// the statement's sequence.
+func stateWait(ctx context.Context, log eventlog.Appender, run, stage, source string, kind health.Kind,
+	w events.Span) (seq uint64, err error) {
+	e, err := events.New(run, events.StageWaitedType, stage,
+		"0", events.StageWaited{Outage: string(kind), Since: w.Since.UTC(), Until: w.Until.Round(0).UTC()})
 	if err != nil {
 		return 0, err
 	}
@@ -152,7 +159,8 @@ func stateWait(ctx context.Context, log eventlog.Appender, run, stage, source st
 	}
 }
 
-// silentFor is how long nothing must have come onto the log of a run until the plane may have been away.
+// silentFor is how long nothing must have come onto the log of a run until the
+// plane may have been away.
 const silentFor = time.Minute
 
 // silence is a time in which nothing came onto the log of a run, and the event at its end.
@@ -161,7 +169,8 @@ type silence struct {
 	end uint64
 }
 
-// listen finds the times in which nothing came onto the log. Who decides has stated those that it had folded.
+// listen finds the times in which nothing came onto the log. Who decides has stated
+// those that it had folded.
 func (s *session) listen(e events.Event) {
 	if e.Source == s.source && e.AsOf > 0 {
 		s.silent = slices.DeleteFunc(s.silent, func(g silence) bool { return g.end <= e.AsOf })
@@ -180,8 +189,10 @@ type Timekeeper interface {
 	Keeps(v projection.View) bool
 }
 
-// excuse states that the plane was away where nothing came onto the log for some time, and gives the last statement's sequence. This process begins to decide: that it, or the log, was stopped
-// since somebody last decided, or the run restored, must not count as the time of rollouts. Where others worked all that time, rollouts get some more.
+// excuse states that the plane was away where nothing came onto the log for some time, and gives
+// the last statement's sequence. This process begins to decide: that it, or the log, was stopped
+// since somebody last decided, or the run restored, must not count as the time of rollouts. Where
+// others worked all that time, rollouts get some more.
 func (s *session) excuse(ctx context.Context) (seq uint64, err error) {
 	keeper, ok := s.decider.(Timekeeper)
 	if !ok || !keeper.Keeps(s.db) {
@@ -191,11 +202,13 @@ func (s *session) excuse(ctx context.Context) (seq uint64, err error) {
 	if now := time.Now(); now.Sub(s.latest) >= silentFor {
 		silent = append(silent, silence{Span: events.Span{Since: s.latest, Until: now}})
 	}
-	ctx, cancel := context.WithTimeout(ctx, waitEvery) // one that has no right to state it says so as one that cannot decide
+	// one that has no right to state it says so as one that cannot decide
+	ctx, cancel := context.WithTimeout(ctx, waitEvery)
 	defer cancel()
 	for _, g := range silent {
 		g.Until = g.Until.Add(waitFor)
-		if seq, err = stateWait(ctx, s.env.Log.Appender, s.run, events.EveryStage, stuckSource+s.source, health.LogUnreachable, g.Span); err != nil {
+		if seq, err = stateWait(ctx, s.env.Log.Appender, s.run, events.EveryStage, stuckSource+s.source,
+			health.LogUnreachable, g.Span); err != nil {
 			return seq, err
 		}
 	}

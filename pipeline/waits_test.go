@@ -15,12 +15,14 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// TestWaits: a run waits whose input is parked, or has any in work while the process cannot store what it does. One that waits for what its process finds well waits for something of its own, and
-// soon counts no more.
+// TestWaits: a run waits whose input is parked, or has any in work while the process cannot store
+// what it does. One that waits for what its process finds well waits for something of its own,
+// and soon counts no more.
 func TestWaits(t *testing.T) {
 	now := time.Now()
 	var w inWork
-	for run, kind := range map[string]health.Kind{"works": "", "full": health.LogRefusesWrites, "room": health.DiskFull, "file": health.DiskFails, "waits": health.StoreUnreachable} {
+	for run, kind := range map[string]health.Kind{"works": "", "full": health.LogRefusesWrites, "room": health.DiskFull,
+		"file": health.DiskFails, "waits": health.StoreUnreachable} {
 		input := w.begin(run)
 		if kind != "" {
 			w.park(input, kind)
@@ -60,15 +62,17 @@ func (keeper) Keeps(v projection.View) bool {
 	return false
 }
 
-// TestStopIsExcused: a decider that begins behind a time in which nothing came onto the log states that before it decides, where there is anything whose time counts.
+// TestStopIsExcused: a decider that begins behind a time in which nothing came onto the log states
+// that before it decides, where there is anything whose time counts.
 func TestStopIsExcused(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
 		openRun(t, log, testRun)
 		env := testEnv(t, log, "a")
-		d := Deciding{Name: topology.AdvantageCalculator, New: func(string, runfile.RunConfig) (map[string]Decider, error) {
-			return map[string]Decider{"": keeper{}}, nil
-		}}
+		d := Deciding{Name: topology.AdvantageCalculator,
+			New: func(string, runfile.RunConfig) (map[string]Decider, error) {
+				return map[string]Decider{"": keeper{}}, nil
+			}}
 		waits := func() (found []events.Event) {
 			for e, err := range log.All(t.Context(), testRun, 1) {
 				if err != nil {
@@ -96,7 +100,8 @@ func TestStopIsExcused(t *testing.T) {
 		s = deciding(t, env, d)
 		e := answer(t, log, 2)
 		found := waits() // the first one is of the time until the group was opened
-		if len(found) != 2 || found[1].Entity != events.EveryStage || found[1].Source != "runtime/"+topology.AdvantageCalculator || e.AsOf != found[1].Seq {
+		if len(found) != 2 || found[1].Entity != events.EveryStage ||
+			found[1].Source != "runtime/"+topology.AdvantageCalculator || e.AsOf != found[1].Seq {
 			t.Fatalf("decided as of %d behind %+v", e.AsOf, found)
 		}
 		waited, err := events.Data[events.StageWaited](found[1])
@@ -129,15 +134,17 @@ func silences(t *testing.T, log *eventlog.Log) (stated []silence) {
 	return stated
 }
 
-// TestSilenceIsExcused: a decider that begins states the times in which nothing came onto the log since somebody last decided, although others were faster to write when the log was back.
+// TestSilenceIsExcused: a decider that begins states the times in which nothing came onto the log
+// since somebody last decided, although others were faster to write when the log was back.
 func TestSilenceIsExcused(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
 		openRun(t, log, testRun)
 		env := testEnv(t, log, "a")
-		d := Deciding{Name: topology.AdvantageCalculator, New: func(string, runfile.RunConfig) (map[string]Decider, error) {
-			return map[string]Decider{"": keeper{}}, nil
-		}}
+		d := Deciding{Name: topology.AdvantageCalculator,
+			New: func(string, runfile.RunConfig) (map[string]Decider, error) {
+				return map[string]Decider{"": keeper{}}, nil
+			}}
 		time.Sleep(time.Hour) // before anybody decided
 		openGroup(t, log, 1, "now")
 		s := deciding(t, env, d)
@@ -157,7 +164,8 @@ func TestSilenceIsExcused(t *testing.T) {
 		if len(found) != len(before)+1 {
 			t.Fatalf("%v behind %v", found, before)
 		}
-		if said := found[0]; said.Since.After(away) || said.Until.Before(back) || said.Until.Sub(said.Since) > 12*time.Minute || e.AsOf < said.end {
+		if said := found[0]; said.Since.After(away) || said.Until.Before(back) ||
+			said.Until.Sub(said.Since) > 12*time.Minute || e.AsOf < said.end {
 			t.Errorf("away from %s to %s, %+v is stated, and decided as of %d", away, back, said, e.AsOf)
 		}
 		s = deciding(t, env, d)

@@ -8,11 +8,13 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// Watcher is told how runs go by the one process that decides: what it counts is counted once. It must not hold the decider up.
+// Watcher is told how runs go by the one process that decides: what it counts is counted once. It
+// must not hold the decider up.
 type Watcher interface {
 	// Event is an event that came while this process decided.
 	Event(run string, e events.Event)
-	// State is the decider's state, from time to time and at once when this process begins to decide.
+	// State is the decider's state, from time to time and at once when this
+	// process begins to decide.
 	State(ctx context.Context, run string, d Decider, v projection.View, now time.Time)
 	// Leave says that this process decides no more.
 	Leave(run string)

@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/redact/rules"
 )
 
-// window is what is searched at once, as some rules take the square of it; overlap is more than a PEM key of 8192 bits has.
+// window is what is searched at once, as some rules take the square of it; overlap is more than a
+// PEM key of 8192 bits has.
 const window, overlap = 16 << 10, 8 << 10
 
 // Span is a part of a text, in bytes, that is a secret by a rule.
@@ -19,9 +20,10 @@ type Span struct {
 	Rule       string
 }
 
-// Find finds every occurrence of every secret of a text, in order, those that touch each other as one. What a rule knows by the
-// words around it is found where it stands without them, too. It takes milliseconds for 160 KiB, or most of a minute where the text
-// is made for that: bound it by the context.
+// Find finds every occurrence of every secret of a text, in order, those that touch each other
+// as one. What a rule knows by the words around it is found where it stands without them, too.
+// It takes milliseconds for 160 KiB, or most of a minute where the text is made for that:
+// bound it by the context.
 func Find(ctx context.Context, text string) ([]Span, error) {
 	set, err := rules.Default()
 	if err != nil {

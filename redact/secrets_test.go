@@ -14,7 +14,8 @@ func pemKey() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: bits[:]}))
 }
 
-// TestFindWhereverItStands: a long secret is found at every place of a text that is searched in windows.
+// TestFindWhereverItStands: a long secret is found at every place of a text
+// that is searched in windows.
 func TestFindWhereverItStands(t *testing.T) {
 	key := pemKey()
 	for before := 0; before <= 2*window; before += 4001 {
@@ -22,7 +23,8 @@ func TestFindWhereverItStands(t *testing.T) {
 			head := strings.Repeat(filler, before/len(filler)) + "\n"
 			text := head + key + strings.Repeat(filler, window/len(filler))
 			found, err := Find(t.Context(), text)
-			if err != nil || len(found) != 1 || found[0].Rule != "private-key" || !strings.HasPrefix(Mask(text, found), head+"[redacted: private-key]\n"+filler) {
+			if err != nil || len(found) != 1 || found[0].Rule != "private-key" ||
+				!strings.HasPrefix(Mask(text, found), head+"[redacted: private-key]\n"+filler) {
 				t.Errorf("behind %d bytes of %s: %v, %v", before, name, found, err)
 			}
 		}

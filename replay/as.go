@@ -1,4 +1,5 @@
-// Package replay makes the decisions, tool calls and scores of a recorded run again: to compare them, or to make a run of other ones.
+// Package replay makes the decisions, tool calls and scores of a recorded run again: to compare
+// them, or to make a run of other ones.
 package replay
 
 import (
@@ -43,7 +44,8 @@ type Options struct {
 	Config runfile.RunConfig
 	// From is the first stage that is made again; "" is FromAdvantages.
 	From string
-	// Verifiers runs the verifiers again where From is FromScores, instead of composing what they reported.
+	// Verifiers runs the verifiers again where From is FromScores, instead of
+	// composing what they reported.
 	Verifiers bool
 	Sandboxes
 	// Until is the last sequence that is copied; 0 copies all.
@@ -52,7 +54,8 @@ type Options struct {
 	Progress func(seq uint64)
 }
 
-// As makes a new run of a recorded one: what happened is copied, and the stages from a certain one on are decided again.
+// As makes a new run of a recorded one: what happened is copied, and the stages from a certain
+// one on are decided again.
 func As(ctx context.Context, log *eventlog.Log, o Options) (pipeline.RerunResult, error) {
 	deciders, err := redeciders(log.Store(), o, o.Config)
 	if err != nil {
@@ -63,7 +66,8 @@ func As(ctx context.Context, log *eventlog.Log, o Options) (pipeline.RerunResult
 		return pipeline.RerunResult{}, err
 	}
 	defer stop()
-	r := pipeline.Rerun{Log: log, From: o.Run, To: o.As, Config: o.Config, Deciders: deciders, Until: o.Until, Outcome: outcome, Progress: o.Progress}
+	r := pipeline.Rerun{Log: log, From: o.Run, To: o.As, Config: o.Config, Deciders: deciders, Until: o.Until,
+		Outcome: outcome, Progress: o.Progress}
 	result, err := r.Run(ctx)
 	if err != nil {
 		err = fmt.Errorf("replay %s as %s: %w", o.Run, o.As, err)
@@ -84,8 +88,10 @@ func redeciders(store storage.Store, o Options, cfg runfile.RunConfig) (map[stri
 	return nil, fmt.Errorf("--from %q: must be %s, %s or %s", o.From, FromScores, FromAdvantages, FromBatches)
 }
 
-// outcomes says how rollouts are scored again; nil where their recorded outcomes are copied. stop is to be called in any case.
-func (o Options) outcomes(ctx context.Context, log eventlog.Reader, cfg runfile.RunConfig) (again outcomeAgain, stop func(), err error) {
+// outcomes says how rollouts are scored again; nil where their recorded outcomes are copied. stop
+// is to be called in any case.
+func (o Options) outcomes(ctx context.Context, log eventlog.Reader,
+	cfg runfile.RunConfig) (again outcomeAgain, stop func(), err error) {
 	stop = func() {}
 	switch {
 	case o.From != FromScores:

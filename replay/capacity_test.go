@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestCapacityIsReplayed: what a run decided by the capacities of its servers, it decides again from the log.
+// TestCapacityIsReplayed: what a run decided by the capacities of its servers, it
+// decides again from the log.
 func TestCapacityIsReplayed(t *testing.T) {
 	r := clitest.NewRecordedWith(t, func(c *runfile.RunConfig) {
 		c.InFlight, c.Staleness.Max = runfile.AutoInFlight, 60
@@ -19,7 +20,10 @@ func TestCapacityIsReplayed(t *testing.T) {
 	}, querysampler.Run)
 	groups := func(when string, want int) { // that stand on the log, and no more
 		t.Helper()
-		natstest.Eventually(t, when, func() bool { return len(servicetest.All(t, r.Log, r.Run, events.GroupOpenedType)) >= want })
+		natstest.Eventually(t, when, func() bool {
+			return len(servicetest.All(t, r.Log, r.Run,
+				events.GroupOpenedType)) >= want
+		})
 		if got := len(servicetest.All(t, r.Log, r.Run, events.GroupOpenedType)); got != want {
 			t.Fatalf("%s: %d groups are open, want %d", when, got, want)
 		}

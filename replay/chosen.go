@@ -31,7 +31,8 @@ func Choose(flag []string) (*Chosen, error) {
 	ids := map[string]bool{}
 	for _, id := range flag {
 		if !runfile.ValidToken(id) {
-			return nil, fmt.Errorf("--rollouts %.80q: give one number, or ids such as g000001-0 with commas between them", id)
+			return nil, fmt.Errorf(
+				"--rollouts %.80q: give one number, or ids such as g000001-0 with commas between them", id)
 		}
 		ids[id] = true
 	}

@@ -15,8 +15,10 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// Learnt is what a run has learnt by an event, 0 for its last one, as far as it holds for a new run with the configuration next.
-func Learnt(ctx context.Context, log eventlog.Reader, run string, until uint64, next runfile.RunConfig) (*events.Continued, error) {
+// Learnt is what a run has learnt by an event, 0 for its last one, as far as it holds for a new run
+// with the configuration next.
+func Learnt(ctx context.Context, log eventlog.Reader, run string, until uint64,
+	next runfile.RunConfig) (*events.Continued, error) {
 	cfg, err := log.RecordedConfig(ctx, run)
 	if err != nil {
 		return nil, err
@@ -27,13 +29,14 @@ func Learnt(ctx context.Context, log eventlog.Reader, run string, until uint64, 
 	}
 	sampler, steps := querysampler.NewDecider(run, cfg), lastSteps{}
 	learnt := &events.Continued{Run: run, Tasks: map[string]events.TaskLearnt{}}
-	err = pipeline.FoldRun(ctx, log, run, until, []pipeline.Decider{sampler, calculator, steps}, func(last uint64, states []projection.View) error {
-		learnt.Until, learnt.Steps = last, steps
-		if err := sampler.Learnt(states[0], learnt); err != nil {
-			return err
-		}
-		return calculator.Learnt(states[1], learnt)
-	})
+	err = pipeline.FoldRun(ctx, log, run, until, []pipeline.Decider{sampler, calculator, steps},
+		func(last uint64, states []projection.View) error {
+			learnt.Until, learnt.Steps = last, steps
+			if err := sampler.Learnt(states[0], learnt); err != nil {
+				return err
+			}
+			return calculator.Learnt(states[1], learnt)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("what run %s has learnt: %w", run, err)
 	}
@@ -70,7 +73,8 @@ func keepWhatHolds(learnt *events.Continued, cfg, next runfile.RunConfig) {
 	}
 }
 
-// sameAdvantage reports whether two runs compare rewards alike. An estimator that is given no parameters is given none.
+// sameAdvantage reports whether two runs compare rewards alike. An estimator that is given no
+// parameters is given none.
 func sameAdvantage(a, b runfile.Advantage) bool {
 	if len(a.Params) == 0 && len(b.Params) == 0 {
 		a.Params, b.Params = nil, nil

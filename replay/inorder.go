@@ -9,9 +9,11 @@ import (
 // aheadOf bounds how many results wait for a slow one before them, for each worker.
 const aheadOf = 4
 
-// inOrder works on up to n values of a sequence at once and gives the results in the order of the sequence. It ends with the first error,
-// of the sequence, the work or the context, and when nobody works any more.
-func inOrder[T, R any](ctx context.Context, values iter.Seq2[T, error], n int, work func(context.Context, T) (R, error)) iter.Seq2[R, error] {
+// inOrder works on up to n values of a sequence at once and gives the results in the order of
+// the sequence. It ends with the first error, of the sequence, the work or the context, and
+// when nobody works any more.
+func inOrder[T, R any](ctx context.Context, values iter.Seq2[T, error], n int,
+	work func(context.Context, T) (R, error)) iter.Seq2[R, error] {
 	type result struct {
 		value R
 		err   error

@@ -30,8 +30,9 @@ type history struct {
 	times int          // its stream's size
 }
 
-// TestReplayManyTimesItsStream: a run whose history is many times as long as its stream is audited, decided again and made again as a new run of that
-// size, and comes out as one of which nothing has left the stream. RONDO_LONG_HISTORY=96 makes it 6 GiB on 64 MiB.
+// TestReplayManyTimesItsStream: a run whose history is many times as long as its stream is audited,
+// decided again and made again as a new run of that size, and comes out as one of which nothing has
+// left the stream. RONDO_LONG_HISTORY=96 makes it 6 GiB on 64 MiB.
 func TestReplayManyTimesItsStream(t *testing.T) {
 	h := history{size: 512 << 10, text: 12 << 10, turns: 6, times: 4}
 	if times, err := strconv.Atoi(os.Getenv("RONDO_LONG_HISTORY")); err == nil {
@@ -85,9 +86,11 @@ func TestReplayManyTimesItsStream(t *testing.T) {
 	for _, run := range []string{"first", "again"} {
 		got, checked := bookOf(t, r.Log, run)
 		if !reflect.DeepEqual(got, want) || !maps.Equal(checked, decided) {
-			t.Errorf("%s: %+v with %v decided again; of the run that kept all: %+v with %v", run, got, checked, want, decided)
+			t.Errorf("%s: %+v with %v decided again; of the run that kept all: %+v with %v", run,
+				got, checked, want, decided)
 		}
-		if first, err := r.Log.Has(t.Context(), run, events.Event{Run: run, Type: events.RolloutStartedType, Entity: "g000001-0"}.Subject()); err != nil || first {
+		if first, err := r.Log.Has(t.Context(), run, events.Event{Run: run, Type: events.RolloutStartedType,
+			Entity: "g000001-0"}.Subject()); err != nil || first {
 			t.Errorf("%s: the first rollout is on the stream: %v, %v", run, first, err)
 		}
 	}
@@ -100,20 +103,25 @@ func (h history) group(r *clitest.Recorded, n int) (bytes int) {
 	for i, id := range rollouts {
 		for turn := range h.turns {
 			text := strings.Repeat(fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, id, turn))), h.text/64+1)
-			sampled := events.TurnSampled{Turn: turn, Content: text, TokenIDs: []int32{int32(turn)}, FinishReason: "stop"}
+			sampled := events.TurnSampled{Turn: turn, Content: text,
+				TokenIDs: []int32{int32(turn)}, FinishReason: "stop"}
 			if turn < h.turns-1 {
-				sampled.FinishReason, sampled.ToolCalls = "tool_calls", []events.ToolCall{{ID: "c", Name: "run", Arguments: "{}"}}
+				sampled.FinishReason, sampled.ToolCalls = "tool_calls",
+					[]events.ToolCall{{ID: "c", Name: "run", Arguments: "{}"}}
 			}
 			r.State(events.TurnSampledType, id, events.Ordinal(turn), sampled)
 			if turn < h.turns-1 {
-				r.State(events.ToolsCompletedType, id, events.Ordinal(turn), events.ToolsCompleted{Turn: turn, Results: []events.ToolResult{{CallID: "c", Name: "run"}}, Runner: "runner-1"})
+				r.State(events.ToolsCompletedType, id, events.Ordinal(turn),
+					events.ToolsCompleted{Turn: turn, Results: []events.ToolResult{{CallID: "c", Name: "run"}},
+						Runner: "runner-1"})
 			}
 			bytes += len(text)
 		}
 		finished := servicetest.Finished(r.T, r.Log.Store(), r.Run, id, servicetest.Trajectory(r.Run, id, "fix-a"))
 		finished.Turns = h.turns
 		r.State(events.RolloutFinishedType, id, "0", finished)
-		r.State(events.RolloutScoredType, id, "0", events.RolloutScored{Reward: float64(i), TaskDigest: "sha256:fix-a", Trajectory: finished.Trajectory})
+		r.State(events.RolloutScoredType, id, "0", events.RolloutScored{Reward: float64(i), TaskDigest: "sha256:fix-a",
+			Trajectory: finished.Trajectory})
 	}
 	return bytes
 }
@@ -156,7 +164,8 @@ func forgetEnded(t *testing.T, log *eventlog.Log, run string) {
 	}
 }
 
-// bookOf audits a run and decides it again, and finds nothing wrong. What it gives counts nothing that says how the run is stored.
+// bookOf audits a run and decides it again, and finds nothing wrong. What it gives counts nothing
+// that says how the run is stored.
 func bookOf(t *testing.T, log *eventlog.Log, run string) (audit.Report, map[string]int) {
 	t.Helper()
 	audited, err := audit.Check(t.Context(), log.Reader, run)

@@ -10,10 +10,12 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestOutageIsReplayed: what an outage has cost no rollout costs none in a run that is decided again.
+// TestOutageIsReplayed: what an outage has cost no rollout costs none in a
+// run that is decided again.
 func TestOutageIsReplayed(t *testing.T) {
 	r := clitest.NewRecorded(t, querysampler.Run)
-	started := servicetest.Wait(t, r.Log, r.Run, events.RolloutStartedType, events.RolloutID(events.GroupID(1), 0), 1)[0]
+	started := servicetest.Wait(t, r.Log, r.Run, events.RolloutStartedType,
+		events.RolloutID(events.GroupID(1), 0), 1)[0]
 	late := started.Time.Add(8 * time.Hour)
 	state := func(typ events.Type, entity, source string, prev uint64, data any) {
 		t.Helper()
@@ -21,8 +23,10 @@ func TestOutageIsReplayed(t *testing.T) {
 		e.Time, e.Source, e.Prev = late, source, prev
 		servicetest.Append(t, r.Log, e)
 	}
-	state(events.StageWaitedType, events.EveryStage, "runtime/querysampler", 0, events.StageWaited{Since: started.Time, Until: late.Add(time.Minute)})
-	state(events.RolloutFailedType, started.Entity, "generator", started.Seq, events.RolloutFailed{Class: events.ClassEndpoint})
+	state(events.StageWaitedType, events.EveryStage, "runtime/querysampler", 0,
+		events.StageWaited{Since: started.Time, Until: late.Add(time.Minute)})
+	state(events.RolloutFailedType, started.Entity, "generator", started.Seq,
+		events.RolloutFailed{Class: events.ClassEndpoint})
 	cfg, err := r.Log.RecordedConfig(t.Context(), r.Run)
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,13 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// TestVerifyAndAuditPurgedRun: what has left a run's stream is audited and decided again as before it left, and services go on behind it.
+// TestVerifyAndAuditPurgedRun: what has left a run's stream is audited and decided again as before
+// it left, and services go on behind it.
 func TestVerifyAndAuditPurgedRun(t *testing.T) {
-	r := clitest.NewRecordedWith(t, func(cfg *runfile.RunConfig) { cfg.Log = runfile.Log{MaxBytes: 64 << 10, Keep: runfile.KeepOpen} }, clitest.Deciding...)
+	r := clitest.NewRecordedWith(t, func(cfg *runfile.RunConfig) {
+		cfg.Log = runfile.Log{MaxBytes: 64 << 10,
+			Keep: runfile.KeepOpen}
+	}, clitest.Deciding...)
 	r.Group(100, "fix-b", 1, 0) // stays open
 	steps := 0
 	for round := range 3 {
@@ -30,13 +34,16 @@ func TestVerifyAndAuditPurgedRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		audited, verified := readAgain(t, r.Log)
-		if verified.Checked[topology.TrainerFeeder+"/trainer"] < steps || verified.Checked[topology.AdvantageCalculator] < steps {
+		if verified.Checked[topology.TrainerFeeder+"/trainer"] < steps ||
+			verified.Checked[topology.AdvantageCalculator] < steps {
 			t.Fatalf("%d steps, and decided again are %v", steps, verified.Checked)
 		}
 		if n, err := r.Log.Archive.PurgeEnded(t.Context(), "first"); err != nil || n == 0 {
 			t.Fatalf("round %d: %d rollouts left the stream, %v", round, n, err)
 		}
-		if has, err := r.Log.Has(t.Context(), "first", events.Event{Run: "first", Type: events.RolloutStartedType, Entity: "g000001-0"}.Subject()); err != nil || has {
+		if has, err := r.Log.Has(t.Context(), "first",
+			events.Event{Run: "first", Type: events.RolloutStartedType, Entity: "g000001-0"}.Subject()); err != nil ||
+			has {
 			t.Fatalf("the first rollout is on the stream: %v, %v", has, err)
 		}
 		auditedNow, verifiedNow := readAgain(t, r.Log)

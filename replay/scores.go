@@ -20,7 +20,8 @@ import (
 // outcomeAgain gives what takes the place of a recorded outcome; see pipeline.Rerun.
 type outcomeAgain func(ctx context.Context, recorded events.Event) (*events.Event, error)
 
-// recomposed makes rewards of the components that were recorded. Rollouts without a verdict stay without one.
+// recomposed makes rewards of the components that were recorded. Rollouts without a
+// verdict stay without one.
 func recomposed(as string, s runfile.Scoring) outcomeAgain {
 	return func(_ context.Context, e events.Event) (*events.Event, error) {
 		if e.Type != events.RolloutScoredType || pipeline.OriginalSource(e) != topology.Scorer {
@@ -41,8 +42,8 @@ func stated(as, rollout string) func(events.Type, any, error) (*events.Event, er
 	}
 }
 
-// CheckComponents finds weights of components that no rollout of a run has: they would leave all without a reward. It reads no further
-// than the first rollout that has all of them.
+// CheckComponents finds weights of components that no rollout of a run has: they would leave all
+// without a reward. It reads no further than the first rollout that has all of them.
 func CheckComponents(ctx context.Context, log eventlog.Reader, run string, s runfile.Scoring) error {
 	var missing error
 	for r, err := range log.Rollouts(ctx, run) {
@@ -63,12 +64,15 @@ func CheckComponents(ctx context.Context, log eventlog.Reader, run string, s run
 	return missing
 }
 
-// verifiedAgain runs the verifiers over recorded final workspaces, some rollouts ahead of the replay. stop ends it.
-func verifiedAgain(ctx context.Context, log eventlog.Reader, run, as string, cfg runfile.RunConfig, o Sandboxes) (again outcomeAgain, stop func()) {
-	next, stop := iter.Pull2(inOrder(ctx, log.Rollouts(ctx, run), o.Slots, func(ctx context.Context, r eventlog.Ended) (rescored, error) {
-		fact, err := rescore(ctx, log, o.scorer(), as, cfg, r)
-		return rescored{r.Outcome.Seq, fact}, err
-	}))
+// verifiedAgain runs the verifiers over recorded final workspaces, some rollouts ahead of
+// the replay. stop ends it.
+func verifiedAgain(ctx context.Context, log eventlog.Reader, run, as string, cfg runfile.RunConfig,
+	o Sandboxes) (again outcomeAgain, stop func()) {
+	next, stop := iter.Pull2(inOrder(ctx, log.Rollouts(ctx, run), o.Slots,
+		func(ctx context.Context, r eventlog.Ended) (rescored, error) {
+			fact, err := rescore(ctx, log, o.scorer(), as, cfg, r)
+			return rescored{r.Outcome.Seq, fact}, err
+		}))
 	var ahead rescored
 	return func(_ context.Context, e events.Event) (*events.Event, error) {
 		for ahead.seq < e.Seq {
@@ -88,15 +92,17 @@ func verifiedAgain(ctx context.Context, log eventlog.Reader, run, as string, cfg
 	}, stop
 }
 
-// rescored is a new outcome, nil where the recorded one stays, and the sequence of the recorded one.
+// rescored is a new outcome, nil where the recorded one stays, and the
+// sequence of the recorded one.
 type rescored struct {
 	seq  uint64
 	fact *events.Event
 }
 
-// rescore verifies a rollout that the scorer gave its outcome. What a replay that was interrupted has stated already counts: a verifier
-// may say something else the second time.
-func rescore(ctx context.Context, log eventlog.Reader, opts scorer.Options, as string, cfg runfile.RunConfig, r eventlog.Ended) (*events.Event, error) {
+// rescore verifies a rollout that the scorer gave its outcome. What a replay that was interrupted
+// has stated already counts: a verifier may say something else the second time.
+func rescore(ctx context.Context, log eventlog.Reader, opts scorer.Options, as string, cfg runfile.RunConfig,
+	r eventlog.Ended) (*events.Event, error) {
 	if !Scored(r) {
 		return nil, nil
 	}
@@ -131,9 +137,11 @@ func Scored(r eventlog.Ended) bool {
 	return r.Finished != nil && r.Failed.Stage == events.StageScorer && !events.External(r.ID)
 }
 
-// WithTests replaces the tests of a run's tasks by those of a pack's tasks of the same names. The files that rollouts began with
-// stay as they were recorded: their workspaces are changes against them. dir is the pack's folder, as messages name it; note receives them.
-func WithTests(cfg runfile.RunConfig, pack []runfile.TaskSpec, dir string, note func(format string, args ...any)) (runfile.RunConfig, error) {
+// WithTests replaces the tests of a run's tasks by those of a pack's tasks of the same names. The
+// files that rollouts began with stay as they were recorded: their workspaces are changes against
+// them. dir is the pack's folder, as messages name it; note receives them.
+func WithTests(cfg runfile.RunConfig, pack []runfile.TaskSpec, dir string,
+	note func(format string, args ...any)) (runfile.RunConfig, error) {
 	var replaced []string
 	named := cfg.MinVerifier != ""
 	cfg.Tasks = slices.Clone(cfg.Tasks)
@@ -146,11 +154,14 @@ func WithTests(cfg runfile.RunConfig, pack []runfile.TaskSpec, dir string, note 
 		if pack[at].Snapshot != task.Snapshot {
 			note("task %s begins with other files in %s: the recorded ones count", task.Name, dir)
 		}
-		task.Tests, task.VerifierEnv, task.VerifierTimeout, task.Digest = pack[at].Tests, pack[at].VerifierEnv, pack[at].VerifierTimeout, pack[at].Digest
+		task.Tests, task.VerifierEnv, task.VerifierTimeout, task.Digest = pack[at].Tests, pack[at].VerifierEnv,
+			pack[at].VerifierTimeout, pack[at].Digest
 		task.Modules = pack[at].Modules
-		if task.Verifier = pack[at].Verifier; !named && cfg.RequireVerifier(task.Verifier) != nil { // who names tests takes them
+		// who names tests takes them
+		if task.Verifier = pack[at].Verifier; !named && cfg.RequireVerifier(task.Verifier) != nil {
 			cfg.MinVerifier = cmp.Or(task.Verifier, runfile.VerifierUnguarded)
-			note("tests of task %s in %s run %s: code that they test can decide its own reward", task.Name, dir, cfg.MinVerifier)
+			note("tests of task %s in %s run %s: code that they test can decide its own reward", task.Name, dir,
+				cfg.MinVerifier)
 		}
 		task.Steps, task.RewardStrategy = pack[at].Steps, pack[at].RewardStrategy
 		cfg.Tasks[i] = task

@@ -16,7 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// scoredRun is a recorded run of four rollouts: scored, without a verdict, cancelled after its end, and scored by an outsider.
+// scoredRun is a recorded run of four rollouts: scored, without a verdict, cancelled after its end,
+// and scored by an outsider.
 func scoredRun(t *testing.T) (*eventlog.Log, runfile.RunConfig, map[string]eventlog.Ended) {
 	t.Helper()
 	log := natstest.Log(t)
@@ -28,7 +29,8 @@ func scoredRun(t *testing.T) (*eventlog.Log, runfile.RunConfig, map[string]event
 		"x1-0":      events.RolloutScored{Reward: 0.75},
 	} {
 		servicetest.StartRollout(t, log, "r", id, "a")
-		servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, id, "0", events.RolloutFinished{Task: "a"}))
+		servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, id,
+			"0", events.RolloutFinished{Task: "a"}))
 		typ := events.RolloutScoredType
 		if _, failed := outcome.(events.RolloutFailed); failed {
 			typ = events.RolloutFailedType
@@ -65,16 +67,20 @@ func TestRecomposed(t *testing.T) {
 		if fact == nil {
 			continue // the recorded one is copied
 		}
-		if s := servicetest.Data[events.RolloutScored](t, *fact); fact.Run != "new" || fact.Entity != id || s.Reward != want || s.Components["reward"] != 0.25 {
+		if s := servicetest.Data[events.RolloutScored](t, *fact); fact.Run != "new" || fact.Entity != id ||
+			s.Reward != want || s.Components["reward"] != 0.25 {
 			t.Errorf("%s: %+v %+v", id, fact, s)
 		}
 	}
-	// A rollout without a component that has a weight has no reward, as it would have had none live.
-	fact, err := recomposed("new", runfile.Scoring{Weights: map[string]float64{"tests": 2}})(t.Context(), ended["g000001-0"].Outcome)
+	// A rollout without a component that has a weight has no reward, as it
+	// would have had none live.
+	fact, err := recomposed("new", runfile.Scoring{Weights: map[string]float64{"tests": 2}})(t.Context(),
+		ended["g000001-0"].Outcome)
 	if err != nil || fact.Type != events.RolloutFailedType {
 		t.Fatalf("%v, %v", fact, err)
 	}
-	if f := servicetest.Data[events.RolloutFailed](t, *fact); f.Stage != events.StageScorer || f.Class != events.ClassVerifier || !strings.Contains(f.Message, `"tests"`) {
+	if f := servicetest.Data[events.RolloutFailed](t, *fact); f.Stage != events.StageScorer ||
+		f.Class != events.ClassVerifier || !strings.Contains(f.Message, `"tests"`) {
 		t.Errorf("%+v", f)
 	}
 }
@@ -89,7 +95,8 @@ func TestCheckComponents(t *testing.T) {
 	}
 }
 
-// TestRescore verifies what the scorer scored, or should have, and nothing that a replay has stated before it was interrupted.
+// TestRescore verifies what the scorer scored, or should have, and nothing that a replay has stated
+// before it was interrupted.
 func TestRescore(t *testing.T) {
 	log, cfg, ended := scoredRun(t)
 	for id, verified := range map[string]bool{"g000001-0": true, "g000001-1": true, "g000001-2": false, "x1-0": false} {
@@ -101,8 +108,10 @@ func TestRescore(t *testing.T) {
 	servicetest.OpenRun(t, log, "new", cfg)
 	for _, id := range []string{"g000001-0", "g000001-1"} {
 		servicetest.StartRollout(t, log, "new", id, "a")
-		stated := servicetest.Append(t, log, servicetest.Event(t, "new", events.RolloutScoredType, id, "0", events.RolloutScored{Reward: 0.125}))
-		if fact, err := rescore(t.Context(), log.Reader, scorer.Options{}, "new", cfg, ended[id]); err != nil || fact.ID != stated.ID || string(fact.Data) != string(stated.Data) {
+		stated := servicetest.Append(t, log, servicetest.Event(t, "new", events.RolloutScoredType, id,
+			"0", events.RolloutScored{Reward: 0.125}))
+		if fact, err := rescore(t.Context(), log.Reader, scorer.Options{}, "new", cfg, ended[id]); err != nil ||
+			fact.ID != stated.ID || string(fact.Data) != string(stated.Data) {
 			t.Errorf("%s: %+v, %v", id, fact, err)
 		}
 	}
@@ -110,7 +119,8 @@ func TestRescore(t *testing.T) {
 
 func TestChosenRollouts(t *testing.T) {
 	log, _, ended := scoredRun(t)
-	for flag, want := range map[string]int{"": 4, "1": 1, "3": 3, "9": 4, "g000001-1": 1, "x1-0,g000001-2": 2, "x1-0,none": 1} {
+	for flag, want := range map[string]int{"": 4, "1": 1, "3": 3, "9": 4, "g000001-1": 1,
+		"x1-0,g000001-2": 2, "x1-0,none": 1} {
 		var values []string
 		if flag != "" {
 			values = strings.Split(flag, ",")
@@ -126,7 +136,8 @@ func TestChosenRollouts(t *testing.T) {
 			}
 			got = append(got, r.ID)
 		}
-		if len(got) != want || slices.ContainsFunc(got, func(id string) bool { return ended[id].ID == "" }) || (len(c.missing()) > 0) != strings.Contains(flag, "none") {
+		if len(got) != want || slices.ContainsFunc(got, func(id string) bool { return ended[id].ID == "" }) ||
+			(len(c.missing()) > 0) != strings.Contains(flag, "none") {
 			t.Errorf("%q: %v without %v", flag, got, c.missing())
 		}
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/events/yamltext"
 )
 
-// replayable are the parts of a run file that a replay can change: the rollouts themselves stay as they were.
+// replayable are the parts of a run file that a replay can change: the rollouts
+// themselves stay as they were.
 var replayable = []string{"advantage", "shaping", "filters", "staleness", "feeds", ScorerSection}
 
 // ScorerSection is the part of a run file that says how rewards are composed.
@@ -23,14 +24,16 @@ const ScorerSection = "scorer"
 func Changed(cfg runfile.RunConfig, settings []string) (runfile.RunConfig, error) {
 	for _, setting := range settings {
 		if part, _, _ := strings.Cut(setting, "."); !slices.Contains(replayable, strings.SplitN(part, "=", 2)[0]) {
-			return cfg, fmt.Errorf("--set %s: a replay keeps the rollouts as they were recorded; it can change %s", setting, strings.Join(replayable, ", "))
+			return cfg, fmt.Errorf("--set %s: a replay keeps the rollouts as they were recorded; it can change %s",
+				setting, strings.Join(replayable, ", "))
 		}
 	}
 	return ChangeSettings(cfg, settings)
 }
 
-// ChangeSettings is a configuration with settings of the form path=value changed, where a path is a run file's, with numbers for the entries of
-// lists: advantage.estimator=rloo, feeds.0.groups_per_batch=4. Values are YAML.
+// ChangeSettings is a configuration with settings of the form path=value changed, where a path is a
+// run file's, with numbers for the entries of lists: advantage.estimator=rloo,
+// feeds.0.groups_per_batch=4. Values are YAML.
 func ChangeSettings(cfg runfile.RunConfig, settings []string) (runfile.RunConfig, error) {
 	text, err := yaml.Marshal(cfg)
 	if err != nil {
@@ -77,7 +80,8 @@ func set(file map[string]any, path, value string) error {
 		return fmt.Errorf("value: %w", err)
 	}
 	// Another estimator has other parameters, and a preset brings its own estimator.
-	if section, ok := file["advantage"].(map[string]any); ok && (path == "advantage.estimator" || path == "advantage.preset") {
+	if section, ok := file["advantage"].(map[string]any); ok &&
+		(path == "advantage.estimator" || path == "advantage.preset") {
 		delete(section, "params")
 		if path == "advantage.preset" {
 			delete(section, "estimator")

@@ -6,7 +6,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestChangedKeepsTheTasks: a run file says no tasks, so a run that is replayed with another setting keeps those that it had.
+// TestChangedKeepsTheTasks: a run file says no tasks, so a run that is replayed with another
+// setting keeps those that it had.
 func TestChangedKeepsTheTasks(t *testing.T) {
 	cfg := servicetest.Config("a")
 	changed, err := Changed(cfg, []string{"staleness.max=3"})

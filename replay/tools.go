@@ -21,7 +21,8 @@ type ToolsReplayed struct {
 	Outside  int    `json:"outside"`  // calls of servers outside of the sandbox, which are not made again
 	Agent    int    `json:"agent"`    // turns of agents, which ran their calls themselves: they are not run again
 	Verified int    `json:"verified"` // rollouts whose verifier ran again
-	// Different are the rollouts in which anything came out differently, and Differences counts what did.
+	// Different are the rollouts in which anything came out differently, and
+	// Differences counts what did.
 	Different   int                `json:"different"`
 	Differences int                `json:"differences"`
 	Details     []pipeline.Changed `json:"details"`
@@ -33,9 +34,10 @@ type ToolsReplayed struct {
 // maxChanged bounds the differences that are listed; all are counted.
 const maxChanged = 1000
 
-// Tools runs the recorded tool calls of the chosen rollouts of a run again, turn by turn, and then their verifiers. progress, if set,
-// receives the result so far after each rollout.
-func Tools(ctx context.Context, log eventlog.Reader, run string, chosen *Chosen, o Sandboxes, progress func(ToolsReplayed)) (ToolsReplayed, error) {
+// Tools runs the recorded tool calls of the chosen rollouts of a run again, turn by turn, and then
+// their verifiers. progress, if set, receives the result so far after each rollout.
+func Tools(ctx context.Context, log eventlog.Reader, run string, chosen *Chosen, o Sandboxes,
+	progress func(ToolsReplayed)) (ToolsReplayed, error) {
 	t := ToolsReplayed{Run: run, Details: []pipeline.Changed{}, Errors: []string{}}
 	cfg, err := log.RecordedConfig(ctx, run)
 	if err != nil {
@@ -64,7 +66,8 @@ type repeated struct {
 }
 
 // repeater runs rollouts again: first their tools, then the verifier over the recorded workspace.
-func (o Sandboxes) repeater(log eventlog.Reader, cfg runfile.RunConfig) func(context.Context, eventlog.Ended) (repeated, error) {
+func (o Sandboxes) repeater(log eventlog.Reader, cfg runfile.RunConfig) func(context.Context,
+	eventlog.Ended) (repeated, error) {
 	tools := toolrunner.Options{Machine: o.Machine}
 	verifiers := o.scorer()
 	return func(ctx context.Context, r eventlog.Ended) (repeated, error) {
@@ -110,5 +113,6 @@ func (t *ToolsReplayed) add(r repeated) {
 
 // Line says how far the work is.
 func (t *ToolsReplayed) Line() string {
-	return fmt.Sprintf("%d rollouts: %d turns with %d calls run again, %d verified; %d differences in %d rollouts", t.Rollouts, t.Turns, t.Calls, t.Verified, t.Differences, t.Different)
+	return fmt.Sprintf("%d rollouts: %d turns with %d calls run again, %d verified; %d differences in %d rollouts",
+		t.Rollouts, t.Turns, t.Calls, t.Verified, t.Differences, t.Different)
 }

@@ -9,14 +9,15 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestABatchThatIsTakenTwice: a trainer that states a step again, with what it measured or after a rewind, takes no other batch in a run that is made of
-// the recorded one.
+// TestABatchThatIsTakenTwice: a trainer that states a step again, with what it measured or after a
+// rewind, takes no other batch in a run that is made of the recorded one.
 func TestABatchThatIsTakenTwice(t *testing.T) {
 	r := clitest.NewRecorded(t, clitest.Deciding...)
 	r.Whole(1, "fix-a", 0, 1, 0)
 	r.Batch("trainer", 1)
 	r.State(events.BatchConsumedType, "trainer", "a", events.BatchConsumed{Step: 1})
-	r.State(events.BatchConsumedType, "trainer", "b", events.BatchConsumed{Step: 1, LogprobGap: &events.LogprobGap{Tokens: 1}})
+	r.State(events.BatchConsumedType, "trainer", "b", events.BatchConsumed{Step: 1,
+		LogprobGap: &events.LogprobGap{Tokens: 1}})
 	r.State(events.BatchRewoundType, "trainer", "c", events.BatchRewound{})
 	r.State(events.BatchConsumedType, "trainer", "d", events.BatchConsumed{Step: 1})
 	r.Whole(2, "fix-a", 0, 1, 0)
@@ -47,13 +48,15 @@ func TestABatchThatIsTakenTwice(t *testing.T) {
 	}
 }
 
-// TestWeightsOfTheRecordedRunAreTheNewOnes: the new run's feeder expects no version of a step that the recorded run's weights cover, so what was trained then is trained now.
+// TestWeightsOfTheRecordedRunAreTheNewOnes: the new run's feeder expects no version of a step that
+// the recorded run's weights cover, so what was trained then is trained now.
 func TestWeightsOfTheRecordedRunAreTheNewOnes(t *testing.T) {
 	r := clitest.NewRecorded(t, clitest.Deciding...)
 	r.Whole(1, "fix-a", 0, 1, 0)
 	r.Batch("trainer", 1)
 	r.Consumed("trainer", 1)
-	r.State(events.WeightsPublishedType, "p", "1", events.WeightsPublished{Policy: "p", Version: 1, Run: "first", ThroughStep: 1})
+	r.State(events.WeightsPublishedType, "p", "1", events.WeightsPublished{Policy: "p", Version: 1,
+		Run: "first", ThroughStep: 1})
 	r.Whole(2, "fix-a", 0, 1, 0)
 	r.Batch("trainer", 2)
 	r.Consumed("trainer", 2)

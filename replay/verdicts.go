@@ -25,20 +25,21 @@ type Rescoring struct {
 	Progress func(done, of int)
 }
 
-// All scores attempts again, in place. Those that failed before they were scored stay failed; one that the new scorer gives no verdict on
-// fails now.
+// All scores attempts again, in place. Those that failed before they were scored stay failed; one
+// that the new scorer gives no verdict on fails now.
 func (r *Rescoring) All(ctx context.Context, attempts []evaluation.Attempt) (notes []string, err error) {
 	byID := map[string]*evaluation.Attempt{}
 	for i := range attempts {
 		byID[attempts[i].Rollout] = &attempts[i]
 	}
 	done, failed, reason := 0, 0, ""
-	verdicts := inOrder(ctx, r.Log.Rollouts(ctx, r.Run), r.Slots, func(ctx context.Context, ended eventlog.Ended) (verdict, error) {
-		if byID[ended.ID] == nil || !Scored(ended) || ended.Scored == nil && !r.Verifiers {
-			return verdict{}, nil // it does not count, or its reward is not the scorer's to give
-		}
-		return r.one(ctx, ended)
-	})
+	verdicts := inOrder(ctx, r.Log.Rollouts(ctx, r.Run), r.Slots,
+		func(ctx context.Context, ended eventlog.Ended) (verdict, error) {
+			if byID[ended.ID] == nil || !Scored(ended) || ended.Scored == nil && !r.Verifiers {
+				return verdict{}, nil // it does not count, or its reward is not the scorer's to give
+			}
+			return r.one(ctx, ended)
+		})
 	for v, err := range verdicts {
 		if err != nil {
 			return nil, err
@@ -59,7 +60,8 @@ func (r *Rescoring) All(ctx context.Context, attempts []evaluation.Attempt) (not
 		r.Progress(done, len(byID))
 	}
 	if failed > 0 {
-		notes = append(notes, fmt.Sprintf("%d rollouts get no verdict by this scorer and count as failed; the first, %s", failed, reason))
+		notes = append(notes,
+			fmt.Sprintf("%d rollouts get no verdict by this scorer and count as failed; the first, %s", failed, reason))
 	}
 	return notes, nil
 }
@@ -72,7 +74,8 @@ type verdict struct {
 	failed  string
 }
 
-// one scores a rollout again. Where there is nothing that could be scored, the recorded reward stays.
+// one scores a rollout again. Where there is nothing that could be scored,
+// the recorded reward stays.
 func (r *Rescoring) one(ctx context.Context, ended eventlog.Ended) (verdict, error) {
 	v := verdict{rollout: ended.ID}
 	if ended.Scored != nil {

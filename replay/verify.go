@@ -27,7 +27,8 @@ type Verification struct {
 // maxDetails bounds the differences that are listed; all are counted.
 const maxDetails = 100
 
-// Verify makes every decision of a run again, in one read of its log. progress receives each sequence.
+// Verify makes every decision of a run again, in one read of its log.
+// progress receives each sequence.
 func Verify(ctx context.Context, log eventlog.Reader, run string, progress func(seq uint64)) (Verification, error) {
 	v := Verification{Run: run, Details: []pipeline.Difference{}}
 	cfg, err := log.RecordedConfig(ctx, run)
@@ -51,7 +52,8 @@ func Verify(ctx context.Context, log eventlog.Reader, run string, progress func(
 		Log: log, Run: run, Report: report, Progress: progress,
 		Deciders: map[string]map[string]pipeline.Decider{
 			topology.QuerySampler: samplers, topology.AdvantageCalculator: calculators,
-			topology.TrainerFeeder: trainerfeeder.Deciders(run, cfg, storage.Unwritten{Store: log.Store()}), // a batch that comes out otherwise is named, not stored
+			// a batch that comes out otherwise is named, not stored
+			topology.TrainerFeeder: trainerfeeder.Deciders(run, cfg, storage.Unwritten{Store: log.Store()}),
 		},
 	}
 	rewards, scored := scorer.RewardDifferences(cfg), 0

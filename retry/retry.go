@@ -1,4 +1,5 @@
-// Package retry says how long to wait before something is tried again. Everything in Rondo that tries again does it by a [Policy].
+// Package retry says how long to wait before something is tried again. Everything in Rondo that
+// tries again does it by a [Policy].
 package retry
 
 import (
@@ -7,15 +8,17 @@ import (
 	"time"
 )
 
-// Policy is how long to wait between tries: First before the second try, twice as long before each further one, at most Most. Half of each wait is
-// random, so that callers that failed together do not come back together.
+// Policy is how long to wait between tries: First before the second try, twice as long before
+// each further one, at most Most. Half of each wait is random, so that callers that failed
+// together do not come back together.
 type Policy struct {
 	First, Most time.Duration
 	// Tries is after how many tries the caller gives up; 0 is never.
 	Tries int
 }
 
-// Delay is how long to wait after a number of failed tries: between half of the policy's wait and all of it.
+// Delay is how long to wait after a number of failed tries: between half of the
+// policy's wait and all of it.
 func (p Policy) Delay(failed int) time.Duration {
 	if failed < 1 || p.First <= 0 {
 		return 0
@@ -33,9 +36,11 @@ func (p Policy) GivesUp(failed int) bool { return p.Tries > 0 && failed >= p.Tri
 // Wait waits after a number of failed tries, and reports whether it was not interrupted.
 func (p Policy) Wait(ctx context.Context, failed int) bool { return Sleep(ctx, p.Delay(failed)) }
 
-// Keep calls work again and again, and waits in between, until work is done or the context ends. failed is told of each error and of the wait
-// that follows. After work that lasted longer than Most the waits begin with First again.
-func (p Policy) Keep(ctx context.Context, work func() (done bool, err error), failed func(err error, wait time.Duration)) error {
+// Keep calls work again and again, and waits in between, until work is done or the context ends.
+// failed is told of each error and of the wait that follows. After work that lasted longer than
+// Most the waits begin with First again.
+func (p Policy) Keep(ctx context.Context, work func() (done bool, err error),
+	failed func(err error, wait time.Duration)) error {
 	for failures := 1; ; failures++ {
 		began := time.Now()
 		done, err := work()

@@ -14,7 +14,8 @@ import (
 func TestDelay(t *testing.T) {
 	p := retry.Policy{First: time.Second, Most: 30 * time.Second}
 	for failed, most := range map[int]time.Duration{
-		-1: 0, 0: 0, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 6: 30 * time.Second, 64: 30 * time.Second, math.MaxInt: 30 * time.Second,
+		-1: 0, 0: 0, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 6: 30 * time.Second, 64: 30 * time.Second,
+		math.MaxInt: 30 * time.Second,
 	} {
 		seen := map[time.Duration]bool{}
 		for range 100 {

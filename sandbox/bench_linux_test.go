@@ -9,8 +9,9 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 )
 
-// The benchmarks run what they measure in turn with the same command started plainly by os/exec, and report how many times
-// that one takes: absolute times say more of the machine than of the sandbox.
+// The benchmarks run what they measure in turn with the same command started plainly by
+// os/exec, and report how many times that one takes: absolute times say more of the
+// machine than of the sandbox.
 
 func plainly(b *testing.B) time.Duration {
 	begin := time.Now()

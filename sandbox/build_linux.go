@@ -14,8 +14,9 @@ import (
 // buildOutput is what an error tells of a build's output, in bytes of its end.
 const buildOutput = 4000
 
-// BuildImage makes a container image of a folder by a Dockerfile in it with this machine's Docker engine. It answers false where there is
-// an image of that name already. What the Dockerfile runs has the engine's network and rights, not a sandbox's.
+// BuildImage makes a container image of a folder by a Dockerfile in it with this machine's Docker
+// engine. It answers false where there is an image of that name already. What the Dockerfile runs
+// has the engine's network and rights, not a sandbox's.
 func BuildImage(ctx context.Context, name, dockerfile string, folder fs.FS) (bool, error) {
 	if !validImage.MatchString(name) {
 		return false, fmt.Errorf("container image %.100q: %w: not the name of an image", name, ErrInvalid)

@@ -15,8 +15,9 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/jail"
 )
 
-// cgroup limits a sandbox's memory, number of tasks and processor time where this process may make control groups. Without any it
-// does nothing, and the sandbox limits itself: memory by polling, tasks by a resource limit.
+// cgroup limits a sandbox's memory, number of tasks and processor time where this process may make
+// control groups. Without any it does nothing, and the sandbox limits itself: memory by polling,
+// tasks by a resource limit.
 type cgroup struct {
 	place   placement
 	folders map[string]string // controller -> this sandbox's folder
@@ -75,9 +76,10 @@ func (g *cgroup) limit(limits Limits) error {
 	return nil
 }
 
-// start calls fork on a thread of its own, which starts a process that does nothing before it is told to, so that the process is in the
-// group. In a v1 hierarchy that thread goes into the group itself for as long as it takes, and its child is born there: to
-// move a process, the kernel first waits until no other one is forking or ending anywhere, which takes longer than all else.
+// start calls fork on a thread of its own, which starts a process that does nothing before it is
+// told to, so that the process is in the group. In a v1 hierarchy that thread goes into the group
+// itself for as long as it takes, and its child is born there: to move a process, the kernel first
+// waits until no other one is forking or ending anywhere, which takes longer than all else.
 func (g *cgroup) start(fork func() (pid int, err error)) error {
 	var inside []string
 	for controller, folder := range g.folders {
@@ -98,7 +100,8 @@ func (g *cgroup) start(fork func() (pid int, err error)) error {
 		return err
 	}
 	for controller, folder := range g.folders {
-		if g.place.versions[controller] == "v2" && write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(pid)) != nil {
+		if g.place.versions[controller] == "v2" &&
+			write(filepath.Join(folder, "cgroup.procs"), strconv.Itoa(pid)) != nil {
 			g.lose(controller)
 		}
 	}
@@ -122,15 +125,19 @@ const cpuPeriod = 100_000
 
 func (g *cgroup) bounds(controller string, limits Limits) []bound {
 	// The tmpfs is charged to the group as well.
-	memory, tasks := strconv.FormatInt(limits.MemoryBytes+limits.DiskBytes, 10), strconv.Itoa(limits.PIDs+jail.OwnThreads)
+	memory, tasks := strconv.FormatInt(limits.MemoryBytes+limits.DiskBytes, 10),
+		strconv.Itoa(limits.PIDs+jail.OwnThreads)
 	quota := strconv.Itoa(int(limits.CPUs * cpuPeriod))
 	switch controller + "/" + g.place.versions[controller] {
 	case "memory/v1":
-		return []bound{{file: "memory.limit_in_bytes", value: memory}, {"memory.kmem.tcp.limit_in_bytes", memory, true}} // TCP's buffers count apart
+		// TCP's buffers count apart
+		return []bound{{file: "memory.limit_in_bytes", value: memory}, {"memory.kmem.tcp.limit_in_bytes", memory, true}}
 	case "memory/v2": // without swap accounting there is no limit of swap
-		return []bound{{file: "memory.max", value: memory}, {"memory.swap.max", "0", true}, {"memory.oom.group", "0", true}}
+		return []bound{{file: "memory.max", value: memory}, {"memory.swap.max", "0", true},
+			{"memory.oom.group", "0", true}}
 	case "cpu/v1":
-		return []bound{{file: "cpu.cfs_period_us", value: strconv.Itoa(cpuPeriod)}, {file: "cpu.cfs_quota_us", value: quota}}
+		return []bound{{file: "cpu.cfs_period_us", value: strconv.Itoa(cpuPeriod)},
+			{file: "cpu.cfs_quota_us", value: quota}}
 	case "cpu/v2":
 		return []bound{{file: "cpu.max", value: quota + " " + strconv.Itoa(cpuPeriod)}}
 	case "pids/v1", "pids/v2":
@@ -231,7 +238,8 @@ func usable(folder, controller, version string) bool {
 	return err == nil
 }
 
-// limited are the controllers that are used, from whichever hierarchy has them: in a hybrid system each may be in another.
+// limited are the controllers that are used, from whichever hierarchy has them: in a hybrid
+// system each may be in another.
 var limited = []string{"memory", "pids", "cpu"}
 
 type candidates struct {
@@ -239,8 +247,9 @@ type candidates struct {
 	folders []string
 }
 
-// groupFolders lists for each controller where groups could be made: below this process's own group, for v2 also below each
-// of its ancestors, since a group that holds processes cannot have limited children.
+// groupFolders lists for each controller where groups could be made: below this process's
+// own group, for v2 also below each of its ancestors, since a group that holds processes
+// cannot have limited children.
 func groupFolders() map[string]candidates {
 	found := map[string]candidates{}
 	mounts := groupMounts()
@@ -285,7 +294,8 @@ func (m groupMount) folder(path string) string {
 	return filepath.Join(m.point, strings.TrimPrefix(path, strings.TrimSuffix(m.root, "/")))
 }
 
-// groupMounts reads /proc/self/mountinfo: "36 35 98:0 /root /point options - type source controllers".
+// groupMounts reads /proc/self/mountinfo: "36 35 98:0 /root /point options -
+// type source controllers".
 func groupMounts() map[string]groupMount {
 	found := map[string]groupMount{}
 	file, err := os.Open("/proc/self/mountinfo")

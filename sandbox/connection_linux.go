@@ -36,7 +36,8 @@ type call struct {
 	done  chan answer
 }
 
-// sink takes output as it comes, 1 of standard output and 2 of standard error. Until it returns nothing else is received.
+// sink takes output as it comes, 1 of standard output and 2 of standard error. Until it returns
+// nothing else is received.
 type sink func(stream int, data []byte)
 
 type answer struct {
@@ -50,10 +51,12 @@ func newConnection(file *os.File) *connection {
 }
 
 // boot sends files and the description of the sandbox, and waits until it stands.
-func (c *connection) boot(ctx context.Context, files []*os.File, boot wire.Boot, archives [][]byte) (wire.Response, error) {
+func (c *connection) boot(ctx context.Context, files []*os.File, boot wire.Boot,
+	archives [][]byte) (wire.Response, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.file.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	// Where the process refused and went away before it read everything, its reason is worth more than the broken pipe.
+	// Where the process refused and went away before it read everything, its reason is worth
+	// more than the broken pipe.
 	sent := wire.SendFiles(c.file, files)
 	if sent == nil {
 		sent = wire.Write(c.file, boot, archives...)
@@ -78,8 +81,8 @@ func (c *connection) boot(ctx context.Context, files []*os.File, boot wire.Boot,
 	return response, nil
 }
 
-// receive hands answers to those who wait for them. An answer that nobody asked for, or a longer one, breaks the connection: the
-// process on the other side is not what was started.
+// receive hands answers to those who wait for them. An answer that nobody asked for, or a longer
+// one, breaks the connection: the process on the other side is not what was started.
 func (c *connection) receive() {
 	for {
 		var response wire.Response
@@ -113,7 +116,8 @@ func (c *connection) receive() {
 	}
 }
 
-// take finds who waits for an answer, for the last time unless it is one of a stream, which must have been asked for.
+// take finds who waits for an answer, for the last time unless it is one of a stream, which
+// must have been asked for.
 func (c *connection) take(id uint64, stream bool) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,14 +130,16 @@ func (c *connection) take(id uint64, stream bool) *call {
 	return waiting
 }
 
-// call sends a request and waits for its answer, whose body has at most limit bytes. When ctx ends first the sandbox is asked to give
-// up; one that does not confirm that is broken.
-func (c *connection) call(ctx context.Context, request wire.Request, limit int64, body []byte) (wire.Response, []byte, error) {
+// call sends a request and waits for its answer, whose body has at most limit bytes. When ctx ends
+// first the sandbox is asked to give up; one that does not confirm that is broken.
+func (c *connection) call(ctx context.Context, request wire.Request, limit int64,
+	body []byte) (wire.Response, []byte, error) {
 	return c.follow(ctx, request, limit, body, nil)
 }
 
 // follow is a call whose output goes to sink as it comes.
-func (c *connection) follow(ctx context.Context, request wire.Request, limit int64, body []byte, sink sink) (wire.Response, []byte, error) {
+func (c *connection) follow(ctx context.Context, request wire.Request, limit int64, body []byte,
+	sink sink) (wire.Response, []byte, error) {
 	if err := context.Cause(ctx); err != nil {
 		return wire.Response{}, nil, err
 	}
@@ -154,7 +160,8 @@ func (c *connection) follow(ctx context.Context, request wire.Request, limit int
 	return c.giveUp(ctx, id, request.Op, waiting)
 }
 
-// feed is a call with an archive, which it sends in pieces and does not hold. What makes it end before the archive does is in the error.
+// feed is a call with an archive, which it sends in pieces and does not hold. What makes it end
+// before the archive does is in the error.
 func (c *connection) feed(ctx context.Context, request wire.Request, from io.Reader) (wire.Response, error) {
 	waiting := &call{done: make(chan answer, 1)}
 	id, err := c.enqueue(waiting)
@@ -184,8 +191,10 @@ func (c *connection) feed(ctx context.Context, request wire.Request, from io.Rea
 	return answered.response, answered.err
 }
 
-// sendPieces sends an archive until its end, or until it was answered. broken says why it cannot be read any further.
-func (c *connection) sendPieces(ctx context.Context, id uint64, from io.Reader, waiting *call) (answered *answer, broken, err error) {
+// sendPieces sends an archive until its end, or until it was answered. broken says why it
+// cannot be read any further.
+func (c *connection) sendPieces(ctx context.Context, id uint64, from io.Reader,
+	waiting *call) (answered *answer, broken, err error) {
 	piece := make([]byte, wire.MaxPiece)
 	for {
 		select {

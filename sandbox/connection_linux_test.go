@@ -40,9 +40,15 @@ func TestImpostors(t *testing.T) {
 		"longer answer than asked for": func(peer *os.File, r wire.Request) {
 			_ = wire.Write(peer, wire.Response{ID: r.ID}, make([]byte, 101))
 		},
-		"answer to another request": func(peer *os.File, r wire.Request) { _ = wire.Write(peer, wire.Response{ID: r.ID + 7}) },
-		"no frame":                  func(peer *os.File, _ wire.Request) { _, _ = peer.WriteString("HTTP/1.1 200 OK\r\n\r\n") },
-		"hang-up":                   func(peer *os.File, _ wire.Request) { _ = peer.Close() },
+		"answer to another request": func(peer *os.File,
+			r wire.Request) {
+			_ = wire.Write(peer, wire.Response{ID: r.ID + 7})
+		},
+		"no frame": func(peer *os.File, _ wire.Request) {
+			_,
+				_ = peer.WriteString("HTTP/1.1 200 OK\r\n\r\n")
+		},
+		"hang-up": func(peer *os.File, _ wire.Request) { _ = peer.Close() },
 		"half an answer": func(peer *os.File, r wire.Request) {
 			_, _ = peer.Write([]byte{0, 0, 0, 100, 0, 0, 0, 0, '{'})
 			_ = peer.Close()
@@ -65,8 +71,10 @@ func TestSilentSandboxIsGivenUp(t *testing.T) {
 	cancelGrace = 50 * time.Millisecond
 	t.Cleanup(func() { cancelGrace = defaultCancelGrace })
 	ctx, cancel := context.WithCancelCause(t.Context())
-	c := impostor(t, func(*os.File, wire.Request) { cancel(context.DeadlineExceeded) }) // it has the request, and is silent
-	if _, _, err := c.call(ctx, wire.Request{Op: wire.OpRead}, 100, nil); !errors.Is(err, ErrClosed) || !errors.Is(err, context.DeadlineExceeded) {
+	// it has the request, and is silent
+	c := impostor(t, func(*os.File, wire.Request) { cancel(context.DeadlineExceeded) })
+	if _, _, err := c.call(ctx, wire.Request{Op: wire.OpRead}, 100, nil); !errors.Is(err, ErrClosed) ||
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("call: %v, want ErrClosed and the deadline", err)
 	}
 }

@@ -30,7 +30,8 @@ func mountScratch(place string, d *loopdisk.Disk, user uint32, size int64) error
 	return nil
 }
 
-// mounts are what the owner has mounted for the first process to take over: the sandbox's disk, and the workspace over its snapshot.
+// mounts are what the owner has mounted for the first process to take over: the sandbox's disk, and
+// the workspace over its snapshot.
 func (s *Sandbox) mounts() ([]*os.File, error) {
 	var d *loopdisk.Disk
 	if folder := s.spec.Disk; folder != "" {
@@ -53,6 +54,6 @@ func (s *Sandbox) mounts() ([]*os.File, error) {
 // OnDisk reports whether what the sandbox writes lies on a disk of its own.
 func (s *Sandbox) OnDisk() bool { return s.spec.Disk != "" }
 
-// CheckDisk says why sandboxes with so many bytes of disk cannot have them in a folder of this machine; nil when they can. Room that others take
-// now is not its matter.
+// CheckDisk says why sandboxes with so many bytes of disk cannot have them in a folder of this
+// machine; nil when they can. Room that others take now is not its matter.
 func CheckDisk(folder string, size int64) error { return loopdisk.Check(folder, size) }

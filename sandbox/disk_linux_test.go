@@ -34,11 +34,13 @@ func onDisk(t *testing.T, sb *sandbox.Sandbox, line string) string {
 	return string(result.Stdout)
 }
 
-// TestDiskIsNotMemory: a sandbox writes more than its memory, with a workspace over a shared snapshot and without, and what it has changed comes out.
+// TestDiskIsNotMemory: a sandbox writes more than its memory, with a workspace over a shared
+// snapshot and without, and what it has changed comes out.
 func TestDiskIsNotMemory(t *testing.T) {
 	folder := diskFolder(t)
 	data := sandboxtest.Pack(t, map[string]string{"a/kept": "kept", "a/changed": "before"})
-	for name, snapshot := range map[string]*sandbox.Snapshot{"alone": nil, "over a snapshot": use(t, openSnapshots(t, 1<<30), data)} {
+	for name, snapshot := range map[string]*sandbox.Snapshot{"alone": nil,
+		"over a snapshot": use(t, openSnapshots(t, 1<<30), data)} {
 		t.Run(name, func(t *testing.T) {
 			sb := sandboxtest.New(t, sandbox.Spec{
 				Disk: folder, Snapshot: snapshot, Limits: sandbox.Limits{MemoryBytes: 64 << 20, DiskBytes: 256 << 20},
@@ -51,7 +53,8 @@ func TestDiskIsNotMemory(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			onDisk(t, sb, "dd if=/dev/urandom of=large bs=1M count=96 status=none && mv a b && printf after >b/changed && cp large /tmp/copy && sync && cmp large /tmp/copy")
+			onDisk(t, sb,
+				"dd if=/dev/urandom of=large bs=1M count=96 status=none && mv a b && printf after >b/changed && cp large /tmp/copy && sync && cmp large /tmp/copy")
 			if sb.Cgroup() != "none" && sb.MemoryBytes() > 80<<20 {
 				t.Errorf("96 MiB twice on disk take %d MiB of memory, of 64", sb.MemoryBytes()>>20)
 			}
@@ -59,9 +62,11 @@ func TestDiskIsNotMemory(t *testing.T) {
 			if _, err := sb.ChangesTo(t.Context(), &change); err != nil {
 				t.Fatal(err)
 			}
-			again := sandboxtest.New(t, sandbox.Spec{Disk: folder, Snapshot: snapshot, Limits: sandbox.Limits{MemoryBytes: 64 << 20, DiskBytes: 256 << 20}})
+			again := sandboxtest.New(t, sandbox.Spec{Disk: folder, Snapshot: snapshot,
+				Limits: sandbox.Limits{MemoryBytes: 64 << 20, DiskBytes: 256 << 20}})
 			if snapshot == nil {
-				if err := errors.Join(again.Unpack(t.Context(), again.Workdir(), data), again.SetBase(t.Context())); err != nil {
+				if err := errors.Join(again.Unpack(t.Context(), again.Workdir(), data),
+					again.SetBase(t.Context())); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -76,16 +81,19 @@ func TestDiskIsNotMemory(t *testing.T) {
 	}
 }
 
-// TestDiskIsBounded: bytes and files inside end at the disk's size, and what is outside never runs out first, as it is reserved.
+// TestDiskIsBounded: bytes and files inside end at the disk's size, and what is outside never runs
+// out first, as it is reserved.
 func TestDiskIsBounded(t *testing.T) {
 	folder := diskFolder(t)
 	sb := sandboxtest.New(t, sandbox.Spec{Disk: folder, Limits: sandbox.Limits{DiskBytes: 32 << 20}})
-	result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", "dd if=/dev/zero of=full bs=1M count=100"}})
+	result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c",
+		"dd if=/dev/zero of=full bs=1M count=100"}})
 	if err != nil || result.ExitCode == 0 {
 		t.Fatalf("100 MiB on a disk of 32: exit %d, %v", result.ExitCode, err)
 	}
 	onDisk(t, sb, "rm full")
-	result, err = sb.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", `i=0; while test $i -lt 5000; do : >f$i || exit 9; i=$((i+1)); done`}})
+	result, err = sb.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c",
+		`i=0; while test $i -lt 5000; do : >f$i || exit 9; i=$((i+1)); done`}})
 	if err != nil || result.ExitCode == 0 {
 		t.Fatalf("5,000 files on a disk of 2,048: exit %d, %v", result.ExitCode, err)
 	}
@@ -94,7 +102,8 @@ func TestDiskIsBounded(t *testing.T) {
 	}
 }
 
-// TestNoRoomForADisk: a disk that does not fit is not begun, and fits when the one that was in its way is closed.
+// TestNoRoomForADisk: a disk that does not fit is not begun, and fits when the one that
+// was in its way is closed.
 func TestNoRoomForADisk(t *testing.T) {
 	folder := sandboxtest.SmallDisk(t, 256)
 	spec := sandbox.Spec{Disk: folder, Limits: sandbox.Limits{DiskBytes: 128 << 20}}
@@ -117,15 +126,16 @@ func TestNoRoomForADisk(t *testing.T) {
 	if err := sandbox.CheckDisk(folder, 1<<30); err == nil {
 		t.Error("a disk larger than the file system can be had")
 	}
-	for what, folder := range map[string]string{"memory": "/dev/shm", "nothing": filepath.Join(folder, "there-is-none")} {
+	for what, folder := range map[string]string{"memory": "/dev/shm",
+		"nothing": filepath.Join(folder, "there-is-none")} {
 		if err := sandbox.CheckDisk(folder, 1<<20); err == nil || !strings.Contains(err.Error(), folder) {
 			t.Errorf("a folder in %s: %v", what, err)
 		}
 	}
 }
 
-// TestDiskGoesWithItsSandbox: file and device go when the sandbox is closed. That they go with its owner, however it ends, follows: the file has no
-// name and the device clears itself.
+// TestDiskGoesWithItsSandbox: file and device go when the sandbox is closed. That they go with its
+// owner, however it ends, follows: the file has no name and the device clears itself.
 func TestDiskGoesWithItsSandbox(t *testing.T) {
 	folder := diskFolder(t)
 	sb := sandboxtest.New(t, sandbox.Spec{Disk: folder, Limits: sandbox.Limits{DiskBytes: 64 << 20}})
@@ -159,7 +169,8 @@ func devicesIn(t *testing.T, folder string) (n int) {
 	return n
 }
 
-// TestLargeWorkspace: a workspace over a snapshot of RONDO_LARGE_WORKSPACE MiB with as much changed is read, and laid over the snapshot elsewhere.
+// TestLargeWorkspace: a workspace over a snapshot of RONDO_LARGE_WORKSPACE MiB with as much changed
+// is read, and laid over the snapshot elsewhere.
 func TestLargeWorkspace(t *testing.T) {
 	var size int64
 	if _, err := fmt.Sscan(os.Getenv("RONDO_LARGE_WORKSPACE"), &size); err != nil {
@@ -176,7 +187,8 @@ func TestLargeWorkspace(t *testing.T) {
 		t.Logf("%-28s %6.1f s, %d MiB of memory", what, time.Since(began).Seconds(), sb.MemoryBytes()>>20)
 		began = time.Now()
 	}
-	onDisk(t, sb, fmt.Sprintf("for i in $(seq %d); do dd if=/dev/urandom of=f$i bs=1M count=64 status=none; done", size/64))
+	onDisk(t, sb, fmt.Sprintf("for i in $(seq %d); do dd if=/dev/urandom of=f$i bs=1M count=64 status=none; done",
+		size/64))
 	step("written")
 	for _, what := range []string{"change", "change again"} {
 		if found, err := sb.ChangesTo(t.Context(), io.Discard); err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 )
 
-// The escapes are tried for real: this test program runs inside a sandbox, as whoever runs the test, and tries. What it
-// achieves, and should not, it prints.
+// The escapes are tried for real: this test program runs inside a sandbox, as whoever runs the
+// test, and tries. What it achieves, and should not, it prints.
 
 func init() {
 	actors["escape"] = func() {
@@ -44,7 +44,8 @@ func init() {
 	}
 }
 
-// TestInitOutlivesSignals: no signal ends the sandbox's first process, also while it starts programs: its threads block signals then. What it starts ignores none.
+// TestInitOutlivesSignals: no signal ends the sandbox's first process, also while it starts
+// programs: its threads block signals then. What it starts ignores none.
 func TestInitOutlivesSignals(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -53,7 +54,8 @@ func TestInitOutlivesSignals(t *testing.T) {
 	sb := sandboxtest.New(t, sandbox.Spec{Mounts: []sandbox.Mount{{Source: program, Target: "/opt/program"}}})
 	shot := make(chan error, 1)
 	go func() {
-		_, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"/opt/program"}, Env: map[string]string{"RONDO_TEST_ACTOR": "shoot"}})
+		_, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"/opt/program"},
+			Env: map[string]string{"RONDO_TEST_ACTOR": "shoot"}})
 		shot <- err
 	}()
 	for {
@@ -67,7 +69,8 @@ func TestInitOutlivesSignals(t *testing.T) {
 			}
 			const library = 7 << 31 // 32 to 34 are the C library's, which sets them when it needs them
 			line := output(t, sb, "grep SigIgn /proc/self/status")
-			if mask, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(line, "SigIgn:")), 16, 64); err != nil || mask&^library != 0 {
+			if mask, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(line, "SigIgn:")), 16,
+				64); err != nil || mask&^library != 0 {
 				t.Errorf("a program begins with %s (%v)", line, err)
 			}
 			return
@@ -118,7 +121,8 @@ func TestEscapes(t *testing.T) {
 	}
 	defer abstract.Close()
 	sb, result := inside(t, sandbox.Spec{}, map[string]string{
-		"RONDO_TEST_ACTOR": "escape", "SECRET": secret, "LISTENER": listener.Addr().String(), "ABSTRACT": abstract.Addr().String(),
+		"RONDO_TEST_ACTOR": "escape", "SECRET": secret, "LISTENER": listener.Addr().String(),
+		"ABSTRACT": abstract.Addr().String(),
 		"HOST_PID": strconv.Itoa(os.Getpid()),
 	})
 	if result.ExitCode != 0 || len(result.Stdout) != 0 || len(result.Stderr) != 0 {
@@ -134,22 +138,27 @@ func TestEscapes(t *testing.T) {
 
 func tryFiles() {
 	secret := os.Getenv("SECRET")
-	paths := []string{secret, "/proc/1/root" + secret, "/proc/1/cwd" + secret, "/proc/self/root" + secret, "/proc/self/cwd/../../.." + secret, "/../../../.." + secret}
+	paths := []string{secret, "/proc/1/root" + secret, "/proc/1/cwd" + secret, "/proc/self/root" + secret,
+		"/proc/self/cwd/../../.." + secret, "/../../../.." + secret}
 	for i := range 64 { // a descriptor of the host's left open
-		paths = append(paths, fmt.Sprintf("/proc/self/fd/%d%s", i, secret), fmt.Sprintf("/proc/self/fd/%d/../../../../../..%s", i, secret))
+		paths = append(paths, fmt.Sprintf("/proc/self/fd/%d%s", i, secret),
+			fmt.Sprintf("/proc/self/fd/%d/../../../../../..%s", i, secret))
 	}
 	for _, name := range paths {
 		if data, err := os.ReadFile(name); err == nil {
 			escaped("read %s: %s", name, data)
 		}
 	}
-	for _, name := range []string{"/etc/shadow", "/home", "/var/run/docker.sock", "/run/docker.sock", "/sys/kernel", "/boot", "/proc/kcore", "/dev/mem", "/dev/kvm", "/dev/vda", "/dev/sda", "/.scratch"} {
+	for _, name := range []string{"/etc/shadow", "/home", "/var/run/docker.sock", "/run/docker.sock", "/sys/kernel",
+		"/boot", "/proc/kcore", "/dev/mem", "/dev/kvm", "/dev/vda", "/dev/sda", "/.scratch"} {
 		if file, err := os.Open(name); err == nil {
 			escaped("open %s", name)
 			file.Close()
 		}
 	}
-	for _, name := range []string{"/usr/bin/planted", "/bin/sh", "/etc/passwd", "/planted", "/proc/sys/kernel/core_pattern", "/proc/sys/user/max_user_namespaces", "/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger", "/opt/program", "/etc/ld.so.preload"} {
+	for _, name := range []string{"/usr/bin/planted", "/bin/sh", "/etc/passwd", "/planted",
+		"/proc/sys/kernel/core_pattern", "/proc/sys/user/max_user_namespaces", "/proc/sys/net/ipv4/ip_forward",
+		"/proc/sysrq-trigger", "/opt/program", "/etc/ld.so.preload"} {
 		if file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o644); err == nil {
 			escaped("open %s for writing", name)
 			file.Close()
@@ -168,8 +177,8 @@ func tryFiles() {
 	}
 }
 
-// tryCalls tries the system calls that the filter must refuse, with arguments that would be refused otherwise too, so what counts is
-// the error.
+// tryCalls tries the system calls that the filter must refuse, with arguments that would be refused
+// otherwise too, so what counts is the error.
 func tryCalls() {
 	refused := map[string]struct {
 		number uintptr
@@ -217,47 +226,55 @@ func tryCalls() {
 		}
 	}
 	for _, flag := range []uintptr{unix.CLONE_NEWUSER, unix.CLONE_NEWNS, unix.CLONE_NEWNET, unix.CLONE_NEWPID} {
-		if _, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, flag|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0); errno != unix.EPERM {
+		if _, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, flag|uintptr(unix.SIGCHLD), 0, 0, 0, 0,
+			0); errno != unix.EPERM {
 			escaped("clone with %#x answers %v", flag, errno)
 			os.Exit(1) // perhaps there are two of us now
 		}
 	}
 	for _, device := range []struct{ kind, major, minor uint32 }{{unix.S_IFBLK, 8, 0}, {unix.S_IFCHR, 1, 1}} {
-		if err := unix.Mknod("/tmp/device", device.kind|0o666, int(unix.Mkdev(device.major, device.minor))); err == nil {
+		if err := unix.Mknod("/tmp/device", device.kind|0o666,
+			int(unix.Mkdev(device.major, device.minor))); err == nil {
 			escaped("mknod of device %d:%d", device.major, device.minor)
 		}
 	}
-	_ = unix.Mknod("/tmp/whiteout", unix.S_IFCHR|0o666, 0) // what stands for a deleted file in an overlay some kernels let everyone make
+	// what stands for a deleted file in an overlay some kernels let everyone make
+	_ = unix.Mknod("/tmp/whiteout", unix.S_IFCHR|0o666, 0)
 	if file, err := os.Open("/tmp/whiteout"); err == nil {
 		escaped("open a whiteout")
 		file.Close()
 	}
 	var character byte = 'x'
-	if _, _, errno := syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSTI, uintptr(unsafe.Pointer(&character))); errno != unix.EPERM {
+	if _, _, errno := syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSTI,
+		uintptr(unsafe.Pointer(&character))); errno != unix.EPERM {
 		escaped("TIOCSTI answers %v", errno)
 	}
 }
 
 func tryNetwork() {
-	for network, address := range map[string]string{"tcp": os.Getenv("LISTENER"), "unix": os.Getenv("ABSTRACT"), "tcp4": "1.1.1.1:53", "udp": "8.8.8.8:53", "tcp6": "[2606:4700:4700::1111]:53"} {
+	for network, address := range map[string]string{"tcp": os.Getenv("LISTENER"), "unix": os.Getenv("ABSTRACT"),
+		"tcp4": "1.1.1.1:53", "udp": "8.8.8.8:53", "tcp6": "[2606:4700:4700::1111]:53"} {
 		if conn, err := net.DialTimeout(network, address, time.Second); err == nil {
 			escaped("connected to %s %s", network, address)
 			conn.Close()
 		}
 	}
-	for name, protocol := range map[string]int{"netfilter": unix.NETLINK_NETFILTER, "xfrm": unix.NETLINK_XFRM, "crypto": unix.NETLINK_CRYPTO} {
+	for name, protocol := range map[string]int{"netfilter": unix.NETLINK_NETFILTER, "xfrm": unix.NETLINK_XFRM,
+		"crypto": unix.NETLINK_CRYPTO} {
 		if fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, protocol); err == nil {
 			escaped("netlink socket of %s", name)
 			unix.Close(fd)
 		}
 	}
-	for name, family := range map[string]int{"vsock": unix.AF_VSOCK, "packet": unix.AF_PACKET, "alg": unix.AF_ALG, "bluetooth": unix.AF_BLUETOOTH} {
+	for name, family := range map[string]int{"vsock": unix.AF_VSOCK, "packet": unix.AF_PACKET, "alg": unix.AF_ALG,
+		"bluetooth": unix.AF_BLUETOOTH} {
 		if fd, err := unix.Socket(family, unix.SOCK_STREAM, 0); err == nil {
 			escaped("socket of family %s", name)
 			unix.Close(fd)
 		}
 	}
-	if interfaces, err := net.Interfaces(); err != nil || len(interfaces) != 1 || interfaces[0].Flags&net.FlagLoopback == 0 {
+	if interfaces, err := net.Interfaces(); err != nil || len(interfaces) != 1 ||
+		interfaces[0].Flags&net.FlagLoopback == 0 {
 		escaped("interfaces %v, %v; only lo should be there", interfaces, err)
 	}
 	// Its own loopback must work, though.
@@ -275,7 +292,8 @@ func tryNetwork() {
 	conn.Close()
 }
 
-// tryInit tries to end, stop, read and write the sandbox's first process. That the sandbox still serves is seen from outside.
+// tryInit tries to end, stop, read and write the sandbox's first process. That the sandbox still
+// serves is seen from outside.
 func tryInit() {
 	// Its threads have the numbers before the first command's.
 	shot := 0
@@ -297,7 +315,8 @@ func tryInit() {
 		unix.Close(fd)
 	}
 	for target := 1; target < os.Getpid(); target++ {
-		for _, name := range []string{"mem", "environ", "maps", "exe", "fd", "root/etc/passwd", "cwd", "auxv", "syscall", "oom_score_adj", "stat"} {
+		for _, name := range []string{"mem", "environ", "maps", "exe", "fd", "root/etc/passwd", "cwd", "auxv",
+			"syscall", "oom_score_adj", "stat"} {
 			if file, err := os.Open(fmt.Sprintf("/proc/%d/%s", target, name)); err == nil {
 				escaped("open /proc/%d/%s", target, name)
 				file.Close()
@@ -328,13 +347,15 @@ func tryPrivileges() {
 	if err != nil {
 		escaped("no status: %v", err)
 	}
-	for _, line := range []string{"CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"} {
+	for _, line := range []string{"CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000",
+		"CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"} {
 		if !strings.Contains(string(status), line+"\n") {
 			escaped("status is without %q:\n%s", line, status)
 		}
 	}
 	mapping, err := os.ReadFile("/proc/self/uid_map")
-	if fields := strings.Fields(string(mapping)); err != nil || len(fields) != 3 || fields[0] != "0" || fields[1] == "0" || fields[2] != "1" {
+	if fields := strings.Fields(string(mapping)); err != nil || len(fields) != 3 || fields[0] != "0" ||
+		fields[1] == "0" || fields[2] != "1" {
 		escaped("root inside is %q of the host, %v", mapping, err)
 	}
 	if err := syscall.Setuid(65534); err == nil {
@@ -367,13 +388,16 @@ func TestFileToolsStayInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	sb := sandboxtest.New(t, sandbox.Spec{})
-	output(t, sb, "ln -s "+secret+" file; ln -s / root; ln -s /proc/1/root host; mkfifo pipe; ln -s /dev/zero zero; ln -s loop loop")
-	for _, name := range []string{secret, "file", "root" + secret, "host" + secret, "../../../.." + secret, "/proc/1/root" + secret, "pipe", "zero", "loop", "/proc/2/environ"} {
+	output(t, sb, "ln -s "+secret+
+		" file; ln -s / root; ln -s /proc/1/root host; mkfifo pipe; ln -s /dev/zero zero; ln -s loop loop")
+	for _, name := range []string{secret, "file", "root" + secret, "host" + secret, "../../../.." + secret,
+		"/proc/1/root" + secret, "pipe", "zero", "loop", "/proc/2/environ"} {
 		if data, err := sb.ReadFile(t.Context(), name, 1<<20); err == nil {
 			t.Errorf("read %s: %q", name, data)
 		}
 	}
-	for _, name := range []string{"file", "root/usr/x", "host/etc/x", "pipe", "loop", "/proc/sys/user/max_user_namespaces", "/etc/passwd", "/bin/x", "/dev/x"} {
+	for _, name := range []string{"file", "root/usr/x", "host/etc/x", "pipe", "loop",
+		"/proc/sys/user/max_user_namespaces", "/etc/passwd", "/bin/x", "/dev/x"} {
 		if err := sb.WriteFile(t.Context(), name, []byte("100"), 0); err == nil {
 			t.Errorf("wrote %s", name)
 		}
@@ -383,15 +407,17 @@ func TestFileToolsStayInside(t *testing.T) {
 	}
 }
 
-// TestFileToolsDoNotLookIntoProc: what /proc says of "self" is the process that serves the file tools, and the links there lead to what
-// that process has open.
+// TestFileToolsDoNotLookIntoProc: what /proc says of "self" is the process that serves the file
+// tools, and the links there lead to what that process has open.
 func TestFileToolsDoNotLookIntoProc(t *testing.T) {
 	sb := sandboxtest.New(t, sandbox.Spec{})
 	output(t, sb, `echo inside > file; ln -s /proc/self/environ environ; ln -s /proc/self proc; ln -s /proc/self/fd fds; ln -s /proc/self/cwd/file cwd
 ln -s /proc/self/root root; ln -s /proc/self/exe exe; ln -s /dev/fd descriptors; ln -s /proc/thread-self/cwd thread; ln -s `+"$PWD"+`/file good`)
 	for _, name := range []string{
-		"/proc/1/environ", "/proc/self/environ", "/proc/self/maps", "/proc/self/mem", "/proc/meminfo", "environ", "proc/cmdline", "cwd", "exe",
-		"/proc/self/root/etc/os-release", "root/etc/os-release", "/proc/1/root/etc/os-release", "/proc/self/cwd/file", "thread/file", "/dev/stdin",
+		"/proc/1/environ", "/proc/self/environ", "/proc/self/maps", "/proc/self/mem", "/proc/meminfo", "environ",
+		"proc/cmdline", "cwd", "exe",
+		"/proc/self/root/etc/os-release", "root/etc/os-release", "/proc/1/root/etc/os-release", "/proc/self/cwd/file",
+		"thread/file", "/dev/stdin",
 	} {
 		if data, err := sb.ReadFile(t.Context(), name, 1<<20); err == nil {
 			t.Errorf("read %s: %.100q", name, data)
@@ -411,7 +437,8 @@ ln -s /proc/self/root root; ln -s /proc/self/exe exe; ln -s /dev/fd descriptors;
 			}
 		}
 	}
-	for _, name := range []string{"/proc/self/root/tmp/x", "root/tmp/x", "thread/x", "/proc/self/comm", "/proc/1/oom_score_adj"} {
+	for _, name := range []string{"/proc/self/root/tmp/x", "root/tmp/x", "thread/x", "/proc/self/comm",
+		"/proc/1/oom_score_adj"} {
 		if err := sb.WriteFile(t.Context(), name, []byte("0"), 0); err == nil {
 			t.Errorf("wrote %s", name)
 		}
@@ -423,16 +450,19 @@ ln -s /proc/self/root root; ln -s /proc/self/exe exe; ln -s /dev/fd descriptors;
 	}
 }
 
-// TestHostsProc: of /proc a sandbox sees what programs need, and nothing that tells of the host's kernel, devices and other users.
+// TestHostsProc: of /proc a sandbox sees what programs need, and nothing that tells of the host's
+// kernel, devices and other users.
 func TestHostsProc(t *testing.T) {
 	sb := sandboxtest.New(t, sandbox.Spec{})
 	hidden := "acpi asound bus cmdline config.gz consoles crypto devices diskstats driver fs interrupts iomem ioports irq kallsyms kcore key-users keys kmsg locks " +
 		"modules mtrr partitions sched_debug schedstat scsi slabinfo softirqs swaps sysrq-trigger timer_list tty vmallocinfo zoneinfo " +
 		"pressure pressure/cpu vmstat sys/fs/aio-nr sys/fs/dentry-state sys/fs/file-nr sys/fs/inode-nr sys/fs/inode-state sys/kernel/pty/nr"
-	if got := output(t, sb, "cd /proc; for f in "+hidden+"; do cat $f 2>/dev/null | head -c 20; ls $f/ 2>/dev/null; (echo x > $f) 2>/dev/null && echo wrote $f; done; true"); got != "" {
+	if got := output(t, sb, "cd /proc; for f in "+hidden+
+		"; do cat $f 2>/dev/null | head -c 20; ls $f/ 2>/dev/null; (echo x > $f) 2>/dev/null && echo wrote $f; done; true"); got != "" {
 		t.Errorf("it shows %q", got)
 	}
-	for _, name := range []string{"cpuinfo", "meminfo", "stat", "uptime", "loadavg", "version", "filesystems", "self/status", "self/mountinfo", "net/tcp"} {
+	for _, name := range []string{"cpuinfo", "meminfo", "stat", "uptime", "loadavg", "version", "filesystems",
+		"self/status", "self/mountinfo", "net/tcp"} {
 		if got := output(t, sb, "head -c 20 /proc/"+name); got == "" {
 			t.Errorf("/proc/%s is empty", name)
 		}

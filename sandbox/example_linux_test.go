@@ -10,8 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
-// A program runs in a sandbox, and its exit code and output come back. With AllowInsecure there is one also where the kernel refuses namespaces:
-// leave it out for programs that you do not trust.
+// A program runs in a sandbox, and its exit code and output come back. With AllowInsecure there is
+// one also where the kernel refuses namespaces: leave it out for programs that you do not trust.
 func Example() {
 	ctx := context.Background()
 	sb, err := sandbox.New(ctx, sandbox.Spec{Name: "example", AllowInsecure: true})
@@ -31,7 +31,8 @@ func Example() {
 	// 7 5
 }
 
-// A sandbox runs the tool calls that a model writes. A call that makes no sense gets an answer that says why.
+// A sandbox runs the tool calls that a model writes. A call that makes no sense gets
+// an answer that says why.
 func Example_tools() {
 	ctx := context.Background()
 	sb, err := sandbox.New(ctx, sandbox.Spec{Name: "example", AllowInsecure: true})

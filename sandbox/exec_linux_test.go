@@ -51,19 +51,25 @@ func TestExec(t *testing.T) {
 		{"input", sandbox.Command{Argv: []string{"cat"}, Stdin: []byte("some input")}, 0, "some input", ""},
 		{"no input", sandbox.Command{Argv: []string{"cat"}}, 0, "", ""},
 		{"input that nobody reads", sandbox.Command{Argv: []string{"true"}, Stdin: make([]byte, 1<<20)}, 0, "", ""},
-		{"environment", sandbox.Command{Argv: []string{"sh", "-c", "echo $FROM_SPEC $BOTH $HOME"}, Env: map[string]string{"BOTH": "command"}}, 0, "a command /root\n", ""},
+		{"environment", sandbox.Command{Argv: []string{"sh", "-c", "echo $FROM_SPEC $BOTH $HOME"},
+			Env: map[string]string{"BOTH": "command"}}, 0, "a command /root\n", ""},
 		{"folder", sandbox.Command{Argv: []string{"cat", "file"}, Dir: "sub"}, 0, "hello\n", ""},
 		{"absolute folder", sandbox.Command{Argv: []string{"pwd"}, Dir: "/tmp"}, 0, "/tmp\n", ""},
 		{"workspace", sandbox.Command{Argv: []string{"pwd"}}, 0, "/app\n", ""},
-		{"program not there", sandbox.Command{Argv: []string{"no-such-program"}}, 127, "", "no-such-program: command not found\n"},
-		{"folder not there", sandbox.Command{Argv: []string{"true"}, Dir: "/nowhere"}, 126, "", "no such working folder: /nowhere\n"},
-		{"not executable", sandbox.Command{Argv: []string{"/app/sub/file"}}, 126, "", "/app/sub/file: cannot start: start /app/sub/file: permission denied\n"},
+		{"program not there", sandbox.Command{Argv: []string{"no-such-program"}}, 127, "",
+			"no-such-program: command not found\n"},
+		{"folder not there", sandbox.Command{Argv: []string{"true"}, Dir: "/nowhere"}, 126, "",
+			"no such working folder: /nowhere\n"},
+		{"not executable", sandbox.Command{Argv: []string{"/app/sub/file"}}, 126, "",
+			"/app/sub/file: cannot start: start /app/sub/file: permission denied\n"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			result := run(t, sb, test.command)
-			if result.ExitCode != test.exit || string(result.Stdout) != test.stdout || string(result.Stderr) != test.stderr {
-				t.Errorf("got exit %d, stdout %q, stderr %q; want %d, %q, %q", result.ExitCode, result.Stdout, result.Stderr, test.exit, test.stdout, test.stderr)
+			if result.ExitCode != test.exit || string(result.Stdout) != test.stdout ||
+				string(result.Stderr) != test.stderr {
+				t.Errorf("got exit %d, stdout %q, stderr %q; want %d, %q, %q", result.ExitCode, result.Stdout,
+					result.Stderr, test.exit, test.stdout, test.stderr)
 			}
 			if result.TimedOut || result.OutOfMemory || result.OutputExceeded || result.DroppedBytes != 0 {
 				t.Errorf("a limit was reported: %+v", result)
@@ -138,7 +144,8 @@ func TestLeftoversAreKilledAndBackgroundStays(t *testing.T) {
 	if waited := time.Since(begin); waited > 20*time.Second {
 		t.Errorf("a daemon that held the output kept the command for %v", waited)
 	}
-	if got := output(t, sb, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"); strings.Contains(got, "sleep 701") || strings.Contains(got, "sleep 702") || !strings.Contains(got, "sleep 700") {
+	if got := output(t, sb, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"); strings.Contains(got, "sleep 701") ||
+		strings.Contains(got, "sleep 702") || !strings.Contains(got, "sleep 700") {
 		t.Errorf("running: %s", got)
 	}
 	if got := output(t, sb, "cat "+background.Log); got != "started" {
@@ -158,7 +165,8 @@ func TestOutputLimit(t *testing.T) {
 		t.Errorf("head and tail are not kept: %.40q ... %q", text, text[max(0, len(text)-40):])
 	}
 	const written = 10*2 + 90*3 + 900*4 + 4000*5
-	if want := int64(written - 1000); result.DroppedBytes != want || !strings.Contains(text, fmt.Sprintf("%d bytes dropped", want)) {
+	if want := int64(written - 1000); result.DroppedBytes != want ||
+		!strings.Contains(text, fmt.Sprintf("%d bytes dropped", want)) {
 		t.Errorf("dropped %d bytes, want %d, and said so: %q", result.DroppedBytes, want, text)
 	}
 	if result.ExitCode != 0 || result.OutputExceeded {
@@ -234,14 +242,16 @@ func TestStop(t *testing.T) {
 			}
 		}
 	}()
-	result := run(t, sb, sandbox.Command{Argv: []string{"sh", "-c", "echo said; setsid sh -c 'echo left > a.txt; sleep 3600' & sleep 3600"}, Stop: stop, Wall: time.Minute})
+	result := run(t, sb, sandbox.Command{Argv: []string{"sh", "-c",
+		"echo said; setsid sh -c 'echo left > a.txt; sleep 3600' & sleep 3600"}, Stop: stop, Wall: time.Minute})
 	if !result.Stopped || result.TimedOut || string(result.Stdout) != "said\n" || result.Leftovers == 0 {
 		t.Errorf("%+v", result)
 	}
 	if left := output(t, sb, "cat a.txt"); left != "left" {
 		t.Errorf("it left %q", left)
 	}
-	if result := run(t, sb, sandbox.Command{Argv: []string{"true"}, Stop: make(chan struct{})}); result.Stopped || result.ExitCode != 0 {
+	if result := run(t, sb, sandbox.Command{Argv: []string{"true"}, Stop: make(chan struct{})}); result.Stopped ||
+		result.ExitCode != 0 {
 		t.Errorf("one that nobody ends: %+v", result)
 	}
 }

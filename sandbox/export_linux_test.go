@@ -37,13 +37,15 @@ func WithoutCgroups(t *testing.T) {
 func GroupsOf(owner int) []string {
 	var found []string
 	for _, parent := range findPlacement().parents {
-		groups, _ := filepath.Glob(filepath.Join(parent, fmt.Sprintf("%s-%s-%d-*", groupPrefix, processNamespace(), owner)))
+		groups, _ := filepath.Glob(filepath.Join(parent,
+			fmt.Sprintf("%s-%s-%d-*", groupPrefix, processNamespace(), owner)))
 		found = append(found, groups...)
 	}
 	return found
 }
 
-// Throttled is how often the sandbox was held back for having used its processor time; false where no group does that.
+// Throttled is how often the sandbox was held back for having used its processor time; false
+// where no group does that.
 func (s *Sandbox) Throttled() (times int64, limited bool) {
 	folder, limited := s.group.folders["cpu"]
 	text, err := os.ReadFile(filepath.Join(folder, "cpu.stat"))
@@ -56,7 +58,8 @@ func (s *Sandbox) Throttled() (times int64, limited bool) {
 // LimitsByCgroup tells whether control groups can be made here.
 func LimitsByCgroup() bool { return findPlacement().version != "none" }
 
-// ForeignGroup makes a control group as an owner in another process namespace would have made it some time ago.
+// ForeignGroup makes a control group as an owner in another process namespace would
+// have made it some time ago.
 func ForeignGroup(t *testing.T, number int, age time.Duration) string {
 	parent := findPlacement().parents["pids"]
 	if parent == "" {
@@ -120,7 +123,8 @@ func Prewarmed() (pids []int) {
 // PID is the sandbox's first process, as the host sees it.
 func (s *Sandbox) PID() int { return s.process.pid() }
 
-// MemoryLimit is what the sandbox's group may take, files included; false where no group limits memory.
+// MemoryLimit is what the sandbox's group may take, files included; false
+// where no group limits memory.
 func (s *Sandbox) MemoryLimit() (bytes int64, limited bool) {
 	file := map[string]string{"v1": "memory.limit_in_bytes", "v2": "memory.max"}[s.group.place.version]
 	text, err := os.ReadFile(filepath.Join(s.group.folders["memory"], file))

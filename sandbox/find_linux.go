@@ -8,11 +8,13 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// Glob answers the paths of the files below a folder that match a pattern, at any depth and relative to the folder, newest first, and
-// whether these, at most limit, are all. Hidden files are passed over unless the pattern names them. Bad patterns give ErrInvalid.
+// Glob answers the paths of the files below a folder that match a pattern, at any depth and
+// relative to the folder, newest first, and whether these, at most limit, are all. Hidden files are
+// passed over unless the pattern names them. Bad patterns give ErrInvalid.
 func (s *Sandbox) Glob(ctx context.Context, dir, pattern string, limit int) (names []string, complete bool, err error) {
 	query := wire.Grep{Glob: pattern, HeadLimit: limit, MaxBytes: maxListing, DeadlineSeconds: grepSeconds}
-	response, data, err := s.operate(ctx, wire.Request{Op: wire.OpGlob, Path: s.resolve(dir), Grep: &query}, maxListing, nil)
+	response, data, err := s.operate(ctx, wire.Request{Op: wire.OpGlob, Path: s.resolve(dir), Grep: &query}, maxListing,
+		nil)
 	if err != nil || len(data) == 0 {
 		return nil, response.Total == 0, err
 	}

@@ -29,15 +29,18 @@ const (
 	modulesTime    = 10 * time.Minute
 )
 
-// GoModules answers what shows modules of Go in a sandbox, read-only, so that builds find them there without a network. They come as an archive (see Pack) of a module proxy's
-// files, path/@v/version.zip and so on, and are unpacked into cacheDir once by the archive's SHA-256 digest. The go command that does it verifies nothing that the digest does not.
+// GoModules answers what shows modules of Go in a sandbox, read-only, so that builds find them
+// there without a network. They come as an archive (see Pack) of a module proxy's files,
+// path/@v/version.zip and so on, and are unpacked into cacheDir once by the archive's SHA-256
+// digest. The go command that does it verifies nothing that the digest does not.
 func GoModules(ctx context.Context, cacheDir, digest string, fetch Fetch) (Mount, map[string]string, error) {
 	root, err := goRoot(ctx)
 	var folder string
 	if err == nil {
-		folder, err = readyFolder(ctx, filepath.Join(cacheDir, "go-modules"), digest, func(ctx context.Context, half string) error {
-			return unpackModules(ctx, root, half, digest, fetch)
-		})
+		folder, err = readyFolder(ctx, filepath.Join(cacheDir, "go-modules"), digest,
+			func(ctx context.Context, half string) error {
+				return unpackModules(ctx, root, half, digest, fetch)
+			})
 	}
 	if err != nil {
 		return Mount{}, nil, fmt.Errorf("modules of Go %.64s: %w", digest, err)
@@ -45,8 +48,10 @@ func GoModules(ctx context.Context, cacheDir, digest string, fetch Fetch) (Mount
 	return Mount{Source: folder, Target: goModules}, map[string]string{"GOMODCACHE": goModules}, nil
 }
 
-// readyFolder has a folder filled by the digest of what comes into it, once, under a lock between processes. One that is there is whole.
-func readyFolder(ctx context.Context, cacheDir, digest string, fill func(ctx context.Context, folder string) error) (string, error) {
+// readyFolder has a folder filled by the digest of what comes into it, once, under a lock between
+// processes. One that is there is whole.
+func readyFolder(ctx context.Context, cacheDir, digest string,
+	fill func(ctx context.Context, folder string) error) (string, error) {
 	if sum, err := hex.DecodeString(digest); err != nil || len(sum) != sha256.Size {
 		return "", fmt.Errorf("%w: want the SHA-256 of their archive", ErrInvalid)
 	}
@@ -107,10 +112,13 @@ func unpackModules(ctx context.Context, root, folder, digest string, fetch Fetch
 	}
 	defer os.RemoveAll(work)
 	if len(names) > 0 {
-		command := exec.CommandContext(ctx, filepath.Join(root, "bin", "go"), append([]string{"mod", "download", "--"}, names...)...)
+		command := exec.CommandContext(ctx, filepath.Join(root, "bin", "go"),
+			append([]string{"mod", "download", "--"}, names...)...)
 		command.Dir = work
-		command.Env = []string{"PATH=" + baseEnv["PATH"], "HOME=" + work, "GOROOT=" + root, "GOPATH=" + work, "GOCACHE=" + filepath.Join(work, "cache"), "GOMODCACHE=" + folder,
-			"GOFLAGS=-modcacherw", "GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", "GOENV=off", "GOWORK=off", "GOVCS=*:off"}
+		command.Env = []string{"PATH=" + baseEnv["PATH"], "HOME=" + work, "GOROOT=" + root, "GOPATH=" + work,
+			"GOCACHE=" + filepath.Join(work, "cache"), "GOMODCACHE=" + folder,
+			"GOFLAGS=-modcacherw", "GOPROXY=off", "GOSUMDB=off", "GOTOOLCHAIN=local", "GOENV=off",
+			"GOWORK=off", "GOVCS=*:off"}
 		if out, err := command.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: go mod download: %w: %.2000s", ErrInvalid, err, out)
 		}

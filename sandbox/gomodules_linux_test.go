@@ -24,14 +24,19 @@ func packed(t *testing.T, folder string) (digest string, fetch sandbox.Fetch) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("%x", sha256.Sum256(data)), func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+	return fmt.Sprintf("%x", sha256.Sum256(data)), func(context.Context) (io.ReadCloser,
+		error) {
+		return io.NopCloser(bytes.NewReader(data)), nil
+	}
 }
 
-// TestGoModules: a module is found in a sandbox, without a network, and nothing inside can change it. It is unpacked once.
+// TestGoModules: a module is found in a sandbox, without a network, and nothing inside can change
+// it. It is unpacked once.
 func TestGoModules(t *testing.T) {
 	sandboxtest.Require(t)
 	proxy, cache := t.TempDir(), t.TempDir()
-	sandboxtest.Module(t, proxy, "example.test/Pad", "v1.0.0", map[string]string{"go.mod": "module example.test/Pad\n", "pad.go": "package pad\n"})
+	sandboxtest.Module(t, proxy, "example.test/Pad", "v1.0.0",
+		map[string]string{"go.mod": "module example.test/Pad\n", "pad.go": "package pad\n"})
 	digest, fetch := packed(t, proxy)
 	mount, env, err := sandbox.GoModules(t.Context(), cache, digest, fetch)
 	if err != nil {
@@ -46,7 +51,8 @@ func TestGoModules(t *testing.T) {
 	script := `printf 'module a.test/a\nrequire example.test/Pad v1.0.0\n' > go.mod && printf 'package a\nimport _ "example.test/Pad"\n' > a.go &&
 GOPROXY=off GOSUMDB=off GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-mod=mod ` + goRoot + `/bin/go list -deps . | tail -2; touch $GOMODCACHE/x "$GOMODCACHE/example.test/!pad@v1.0.0/pad.go"`
 	result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", script}})
-	if err != nil || string(result.Stdout) != "example.test/Pad\na.test/a\n" || strings.Count(string(result.Stderr), "Read-only file system") != 2 {
+	if err != nil || string(result.Stdout) != "example.test/Pad\na.test/a\n" ||
+		strings.Count(string(result.Stderr), "Read-only file system") != 2 {
 		t.Errorf("%v, %s, %s", err, result.Stdout, result.Stderr)
 	}
 	again := func(context.Context) (io.ReadCloser, error) { return nil, errors.New("it is fetched again") }
@@ -55,15 +61,19 @@ GOPROXY=off GOSUMDB=off GOTOOLCHAIN=local CGO_ENABLED=0 GOFLAGS=-mod=mod ` + goR
 	}
 }
 
-// TestGoModulesAreChecked: what is not what its digest says, or no set of modules, leaves nothing behind.
+// TestGoModulesAreChecked: what is not what its digest says, or no set of
+// modules, leaves nothing behind.
 func TestGoModulesAreChecked(t *testing.T) {
 	sandboxtest.Require(t)
 	good, odd, option, broken, empty := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 	sandboxtest.Module(t, good, "example.test/pad", "v1.0.0", map[string]string{"go.mod": "module example.test/pad\n"})
-	err := errors.Join(os.WriteFile(filepath.Join(odd, "pad.zip"), nil, 0o644), os.WriteFile(filepath.Join(empty, "a.mod"), nil, 0o644))
-	sandboxtest.Module(t, broken, "example.test/pad", "v1.0.0", map[string]string{"go.mod": "module example.test/pad\n"})
+	err := errors.Join(os.WriteFile(filepath.Join(odd, "pad.zip"), nil, 0o644),
+		os.WriteFile(filepath.Join(empty, "a.mod"), nil, 0o644))
+	sandboxtest.Module(t, broken, "example.test/pad", "v1.0.0",
+		map[string]string{"go.mod": "module example.test/pad\n"})
 	sandboxtest.Module(t, option, "!-C=x/y", "v1.0.0", nil)
-	err = errors.Join(err, os.WriteFile(filepath.Join(broken, "example.test/pad/@v/v1.0.0.zip"), []byte("no zip"), 0o644))
+	err = errors.Join(err, os.WriteFile(filepath.Join(broken, "example.test/pad/@v/v1.0.0.zip"),
+		[]byte("no zip"), 0o644))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +95,8 @@ func TestGoModulesAreChecked(t *testing.T) {
 			if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
-			if left, _ := filepath.Glob(filepath.Join(cache, "go-modules", "*")); err != nil && len(left) > 1 { // the lock
+			// the lock
+			if left, _ := filepath.Glob(filepath.Join(cache, "go-modules", "*")); err != nil && len(left) > 1 {
 				t.Errorf("left: %q", left)
 			}
 		})

@@ -28,7 +28,8 @@ const (
 	partTime   = 24 * time.Hour // then what is half there is nobody's any more
 )
 
-// HasEngine says why images that BuildImage made cannot be had here; nil when a Docker engine answers. It is asked anew after a minute.
+// HasEngine says why images that BuildImage made cannot be had here; nil when a Docker engine
+// answers. It is asked anew after a minute.
 func HasEngine(ctx context.Context) error {
 	engine.Lock()
 	defer engine.Unlock()
@@ -71,10 +72,12 @@ func engineError(what string, err error, stderr []byte) error {
 // validImage keeps a name from being an option of the docker command.
 var validImage = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,255}$`)
 
-// OpenImage brings the tree of a container image into a folder below cacheDir, once for each image, and answers where it is. A Docker
-// engine that answers has the image, or pulls it. Without one, and where the engine's is another one than id, the registry that the name
-// names is asked, with the keys of `docker login`. The folder is named by the image's digest and is for reading only. An image of another
-// digest than id is refused; "" accepts any. With an id whose tree is there, nobody is asked, and Root and ID alone are told.
+// OpenImage brings the tree of a container image into a folder below cacheDir, once for each image,
+// and answers where it is. A Docker engine that answers has the image, or pulls it. Without one,
+// and where the engine's is another one than id, the registry that the name names is asked, with
+// the keys of `docker login`. The folder is named by the image's digest and is for reading only. An
+// image of another digest than id is refused; "" accepts any. With an id whose tree is there,
+// nobody is asked, and Root and ID alone are told.
 func OpenImage(ctx context.Context, name, id, cacheDir string) (Image, error) {
 	return openImage(ctx, name, id, cacheDir, func() (Image, error) {
 		if HasEngine(ctx) != nil {
@@ -96,7 +99,8 @@ func OpenImage(ctx context.Context, name, id, cacheDir string) (Image, error) {
 	})
 }
 
-// OpenBuiltImage is OpenImage for an image that no registry has: one of BuildImage, which is with this machine's engine, or nowhere.
+// OpenBuiltImage is OpenImage for an image that no registry has: one of BuildImage, which is with
+// this machine's engine, or nowhere.
 func OpenBuiltImage(ctx context.Context, name, id, cacheDir string) (Image, error) {
 	return openImage(ctx, name, id, cacheDir, func() (Image, error) {
 		image, ids, err := inspect(ctx, name)
@@ -110,8 +114,8 @@ func OpenBuiltImage(ctx context.Context, name, id, cacheDir string) (Image, erro
 	})
 }
 
-// openImage brings an image whose tree is not there yet. It takes minutes, and all rollouts of its tasks want the same one: one brings it, and the
-// others wait.
+// openImage brings an image whose tree is not there yet. It takes minutes, and all rollouts of its
+// tasks want the same one: one brings it, and the others wait.
 func openImage(ctx context.Context, name, id, cacheDir string, bring func() (Image, error)) (image Image, err error) {
 	defer func() {
 		if err != nil {
@@ -164,8 +168,8 @@ func imageFolder(cacheDir, id string) string {
 	return filepath.Join(cacheDir, "images", strings.TrimPrefix(id, "sha256:"))
 }
 
-// inspect reads what an image says of itself, and the digests by which it is known: that of its registry first, by which any machine finds it
-// also when its name has moved on.
+// inspect reads what an image says of itself, and the digests by which it is known: that of its
+// registry first, by which any machine finds it also when its name has moved on.
 func inspect(ctx context.Context, name string) (image Image, ids []string, err error) {
 	out, err := docker(ctx, engineTime, "image", "inspect", "--format", "{{json .}}", name)
 	if err != nil {
@@ -187,7 +191,8 @@ func inspect(ctx context.Context, name string) (image Image, ids []string, err e
 	}
 	for _, known := range found.RepoDigests {
 		repository, id, _ := strings.Cut(known, "@")
-		if rest, same := strings.CutPrefix(name, repository); validID.MatchString(id) && same && (rest == "" || strings.ContainsAny(rest[:1], ":@")) {
+		if rest, same := strings.CutPrefix(name, repository); validID.MatchString(id) && same &&
+			(rest == "" || strings.ContainsAny(rest[:1], ":@")) {
 			ids = append(ids, id)
 		}
 	}
@@ -206,7 +211,8 @@ func describe(id, workdir string, variables []string) Image {
 
 var validID = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// lay has the image's tree written beside its place and moves it there, so that what is there is whole.
+// lay has the image's tree written beside its place and moves it there, so
+// that what is there is whole.
 func (i *Image) lay(cacheDir string, write func(*os.Root) error) (err error) {
 	if i.Root = imageFolder(cacheDir, i.ID); exists(i.Root) {
 		return nil

@@ -52,12 +52,14 @@ func shell(t *testing.T) map[string]string {
 	return files
 }
 
-// TestImageWithoutEngine: a machine without a container engine has an image from its registry, once for all that want it, and a
-// sandbox runs its programs.
+// TestImageWithoutEngine: a machine without a container engine has an image from its registry, once
+// for all that want it, and a sandbox runs its programs.
 func TestImageWithoutEngine(t *testing.T) {
 	registry := sandboxtest.NewRegistry(t)
-	image := registry.Image(t, runtime.GOARCH, registry.Add(ocispec.MediaTypeImageLayerGzip, sandboxtest.Zip(sandboxtest.Layer(t, shell(t)))),
-		registry.Add(ocispec.MediaTypeImageLayer, sandboxtest.Layer(t, map[string]string{"work/greeting": "from the image"})))
+	image := registry.Image(t, runtime.GOARCH, registry.Add(ocispec.MediaTypeImageLayerGzip,
+		sandboxtest.Zip(sandboxtest.Layer(t, shell(t)))),
+		registry.Add(ocispec.MediaTypeImageLayer, sandboxtest.Layer(t,
+			map[string]string{"work/greeting": "from the image"})))
 	registry.Index(t, map[string]ocispec.Descriptor{runtime.GOARCH: image})
 	engineOf(t, "")
 	cache := t.TempDir()
@@ -66,7 +68,8 @@ func TestImageWithoutEngine(t *testing.T) {
 	for i := range opened {
 		wait.Go(func() {
 			var err error
-			if opened[i], err = sandbox.OpenImage(t.Context(), registry.Name(), image.Digest.String(), cache); err != nil {
+			if opened[i], err = sandbox.OpenImage(t.Context(), registry.Name(),
+				image.Digest.String(), cache); err != nil {
 				t.Error(err)
 			}
 		})
@@ -76,24 +79,29 @@ func TestImageWithoutEngine(t *testing.T) {
 		t.Errorf("%d layers were read, want each of 2 once", read)
 	}
 	got, err := sandbox.OpenImage(t.Context(), registry.Name(), "", cache)
-	if err != nil || got.ID != image.Digest.String() || got.Root != opened[0].Root || got.Workdir != "/work" || got.Env["GREETING"] != "a=b" {
+	if err != nil || got.ID != image.Digest.String() || got.Root != opened[0].Root || got.Workdir != "/work" ||
+		got.Env["GREETING"] != "a=b" {
 		t.Fatalf("%+v, %v, want %s in %s", got, err, image.Digest, opened[0].Root)
 	}
 	sb := sandboxtest.New(t, sandbox.Spec{Root: got.Root})
-	result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", "read line < /work/greeting; echo $line"}})
+	result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c",
+		"read line < /work/greeting; echo $line"}})
 	if err != nil || !strings.Contains(string(result.Stdout), "from the image") {
 		t.Errorf("%+v, %v", result, err)
 	}
 	wanted := digest.FromString("another").String()
-	if _, err := sandbox.OpenImage(t.Context(), registry.Name(), wanted, cache); err == nil || !strings.Contains(err.Error(), wanted+" was asked for") {
+	if _, err := sandbox.OpenImage(t.Context(), registry.Name(), wanted, cache); err == nil ||
+		!strings.Contains(err.Error(), wanted+" was asked for") {
 		t.Errorf("another digest: %v", err)
 	}
-	if _, err := sandbox.OpenBuiltImage(t.Context(), registry.Name(), "", cache); err == nil || !strings.Contains(err.Error(), "Docker engine") {
+	if _, err := sandbox.OpenBuiltImage(t.Context(), registry.Name(), "", cache); err == nil ||
+		!strings.Contains(err.Error(), "Docker engine") {
 		t.Errorf("an image of the engine alone: %v", err)
 	}
 }
 
-// TestImageThatTheEngineHasNot: where the engine has another image under the name than the run was opened with, the registry's counts.
+// TestImageThatTheEngineHasNot: where the engine has another image under the name than the run was
+// opened with, the registry's counts.
 func TestImageThatTheEngineHasNot(t *testing.T) {
 	registry := sandboxtest.NewRegistry(t)
 	image := registry.Image(t, runtime.GOARCH)
@@ -104,17 +112,21 @@ func TestImageThatTheEngineHasNot(t *testing.T) {
 	if err != nil || got.ID != image.Digest.String() {
 		t.Errorf("%+v, %v, want %s", got, err, image.Digest)
 	}
-	if _, err := sandbox.OpenBuiltImage(t.Context(), registry.Name(), image.Digest.String(), t.TempDir()); err == nil || !strings.Contains(err.Error(), other) {
+	if _, err := sandbox.OpenBuiltImage(t.Context(), registry.Name(), image.Digest.String(), t.TempDir()); err == nil ||
+		!strings.Contains(err.Error(), other) {
 		t.Errorf("an image of the engine alone: %v, want that it is %s", err, other)
 	}
 }
 
-// TestImageOfAnEngine: what an engine has of a registry is known by the digest that it has there, by which every machine finds it; what
-// it has built itself, by the engine's own. A download of the name does not keep those waiting whose tree is there.
+// TestImageOfAnEngine: what an engine has of a registry is known by the digest that it has there,
+// by which every machine finds it; what it has built itself, by the engine's own. A download of the
+// name does not keep those waiting whose tree is there.
 func TestImageOfAnEngine(t *testing.T) {
-	own, pulled, foreign := digest.FromString("configuration").String(), digest.FromString("manifest").String(), digest.FromString("foreign").String()
+	own, pulled, foreign := digest.FromString("configuration").String(), digest.FromString("manifest").String(),
+		digest.FromString("foreign").String()
 	tree := filepath.Join(t.TempDir(), "tree.tar")
-	if err := os.WriteFile(tree, sandboxtest.Layer(t, map[string]string{"greeting": "from the engine"}), 0o600); err != nil {
+	if err := os.WriteFile(tree, sandboxtest.Layer(t, map[string]string{"greeting": "from the engine"}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	engine := `case "$1" in
@@ -132,7 +144,8 @@ esac`
 			for _, id := range []string{"", own, try.want} {
 				image, err := sandbox.OpenImage(t.Context(), "app/tool:1", id, cache)
 				text, readErr := os.ReadFile(filepath.Join(image.Root, "greeting"))
-				if err != nil || readErr != nil || string(text) != "from the engine" || id == "" && (image.ID != try.want || image.Workdir != "/work") || id != "" && image.ID != id {
+				if err != nil || readErr != nil || string(text) != "from the engine" ||
+					id == "" && (image.ID != try.want || image.Workdir != "/work") || id != "" && image.ID != id {
 					t.Errorf("asked for %q: %+v, %q, %v, want %s", id, image, text, errors.Join(err, readErr), try.want)
 				}
 			}
@@ -143,7 +156,8 @@ esac`
 	}
 }
 
-// TestImageThatIsThere: whoever has an image's tree waits for nobody who brings another one of its name, and who waits heeds his context.
+// TestImageThatIsThere: whoever has an image's tree waits for nobody who brings another one of its
+// name, and who waits heeds his context.
 func TestImageThatIsThere(t *testing.T) {
 	registry := sandboxtest.NewRegistry(t)
 	image := registry.Image(t, runtime.GOARCH)
@@ -166,7 +180,8 @@ func TestImageThatIsThere(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := sandbox.OpenImage(ctx, registry.Name(), digest.FromString("another").String(), cache); !errors.Is(err, context.Canceled) {
+	if _, err := sandbox.OpenImage(ctx, registry.Name(), digest.FromString("another").String(),
+		cache); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled while another image of the name is brought: %v", err)
 	}
 	close(registry.Wait)

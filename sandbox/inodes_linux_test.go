@@ -16,7 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 )
 
-// Two sandboxes try to talk by what they see of the host: the sender takes locks, changes times and opens files, and the receiver looks.
+// Two sandboxes try to talk by what they see of the host: the sender takes locks, changes times and
+// opens files, and the receiver looks.
 
 const (
 	inodesWatched = "watched" // the receiver has its watches
@@ -29,15 +30,18 @@ func init() {
 	actors["inodes-receive"] = receiveByInodes
 }
 
-// seenOfHost lists files and folders that two sandboxes of one host both see, but those that are known to be shared.
+// seenOfHost lists files and folders that two sandboxes of one host both see, but those
+// that are known to be shared.
 func seenOfHost() (paths []string) {
 	known := strings.Split(os.Getenv("SHARED"), "\n")
-	for _, dir := range []string{"/usr", "/usr/bin", "/etc/alternatives", "/lib64", "/usr/lib", "/dev", "/etc/ssl/certs", "/opt/folder"} {
+	for _, dir := range []string{"/usr", "/usr/bin", "/etc/alternatives", "/lib64", "/usr/lib", "/dev",
+		"/etc/ssl/certs", "/opt/folder"} {
 		entries, _ := os.ReadDir(dir)
 		paths = append(paths, dir)
 		for _, entry := range entries[:min(len(entries), 100)] {
 			path := filepath.Join(dir, entry.Name())
-			if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeSymlink != 0 || slices.Contains(known, path) || path == "/dev/pts" || path == "/dev/shm" {
+			if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeSymlink != 0 ||
+				slices.Contains(known, path) || path == "/dev/pts" || path == "/dev/shm" {
 				continue
 			}
 			paths = append(paths, path)
@@ -126,7 +130,8 @@ func receiveByInodes() {
 	}
 }
 
-// TestSandboxesShareNoInodes: what a sandbox does to files of the host that another one sees, too, that one does not learn.
+// TestSandboxesShareNoInodes: what a sandbox does to files of the host that another one sees, too,
+// that one does not learn.
 func TestSandboxesShareNoInodes(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -137,7 +142,8 @@ func TestSandboxesShareNoInodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func() *sandbox.Sandbox {
-		return sandboxtest.New(t, sandbox.Spec{Mounts: []sandbox.Mount{{Source: program, Target: "/opt/program"}, {Source: folder, Target: "/opt/folder"}}})
+		return sandboxtest.New(t, sandbox.Spec{Mounts: []sandbox.Mount{{Source: program, Target: "/opt/program"},
+			{Source: folder, Target: "/opt/folder"}}})
 	}
 	sender, receiver := open(), open()
 	for _, path := range sender.SharedInodes() {

@@ -7,15 +7,17 @@ import (
 	"strings"
 )
 
-// Levels of isolation. Every result says under which it came to be, and a Spec says which is the least.
+// Levels of isolation. Every result says under which it came to be, and a Spec
+// says which is the least.
 const (
-	// IsolationNamespaces is the level that New aims at: namespaces, a root of its own, a system call filter, Landlock where the
-	// kernel has it.
+	// IsolationNamespaces is the level that New aims at: namespaces, a root of its own, a system
+	// call filter, Landlock where the kernel has it.
 	IsolationNamespaces = "namespaces"
-	// IsolationLandlock is for root where the kernel refuses namespaces, as most containers do: a user of its own for each sandbox,
-	// Landlock rules that leave it the system folders to read and a private folder to write, no sockets. The process table and its
-	// command lines can be seen, and the disk limit bounds single files only. Without control groups the buffers of socket pairs count by
-	// their number, not by their size.
+	// IsolationLandlock is for root where the kernel refuses namespaces, as most containers do: a
+	// user of its own for each sandbox, Landlock rules that leave it the system folders to read and
+	// a private folder to write, no sockets. The process table and its command lines can be seen,
+	// and the disk limit bounds single files only. Without control groups the buffers of socket
+	// pairs count by their number, not by their size.
 	IsolationLandlock = "landlock"
 	// IsolationNone is a process group in a private folder: nothing protects the host.
 	IsolationNone = "none"
@@ -29,8 +31,9 @@ func Isolations() []string {
 // ErrIsolation says that a level of isolation is below what was demanded.
 var ErrIsolation = errors.New("isolation is too weak")
 
-// RequireIsolation answers ErrIsolation, wrapped, where a level is weaker than the least one that is demanded. No demand stands for
-// IsolationNamespaces; a level that does not exist never suffices.
+// RequireIsolation answers ErrIsolation, wrapped, where a level is weaker than the
+// least one that is demanded. No demand stands for IsolationNamespaces; a level that
+// does not exist never suffices.
 func RequireIsolation(level, least string) error {
 	if least == "" {
 		least = IsolationNamespaces

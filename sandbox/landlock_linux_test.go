@@ -68,7 +68,8 @@ func TestLandlockLevel(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	// Everyone may read and write it but for the rules.
 	secret := filepath.Join(folder, "secret")
-	if err := errors.Join(os.Chmod(folder, 0o777), os.WriteFile(secret, []byte("secret of the host"), 0o644), os.Chmod(secret, 0o666)); err != nil {
+	if err := errors.Join(os.Chmod(folder, 0o777), os.WriteFile(secret, []byte("secret of the host"), 0o644),
+		os.Chmod(secret, 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	listener, err := net.Listen("unix", filepath.Join(folder, "socket"))
@@ -80,7 +81,8 @@ func TestLandlockLevel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := sandbox.Spec{Mounts: []sandbox.Mount{{Source: program, Target: "/opt/program"}}, Limits: sandbox.Limits{PIDs: 40}}
+	spec := sandbox.Spec{Mounts: []sandbox.Mount{{Source: program, Target: "/opt/program"}},
+		Limits: sandbox.Limits{PIDs: 40}}
 	// The program lies where only root may enter.
 	data, err := os.ReadFile(program)
 	if err != nil {
@@ -97,7 +99,8 @@ func TestLandlockLevel(t *testing.T) {
 	output(t, other, "echo theirs > file")
 	victim := run(t, other, sandbox.Command{Argv: []string{"sleep", "600"}, Background: true})
 	result := run(t, sb, sandbox.Command{Argv: []string{"/opt/program"}, Env: map[string]string{
-		"RONDO_TEST_ACTOR": "outside", "SECRET": secret, "SOCKET": listener.Addr().String(), "HOST_PID": strconv.Itoa(os.Getpid()), "VICTIM": strconv.Itoa(victim.PID),
+		"RONDO_TEST_ACTOR": "outside", "SECRET": secret, "SOCKET": listener.Addr().String(),
+		"HOST_PID": strconv.Itoa(os.Getpid()), "VICTIM": strconv.Itoa(victim.PID),
 	}})
 	if result.ExitCode != 0 || len(result.Stdout) != 0 {
 		t.Errorf("exit code %d\n%s%s", result.ExitCode, result.Stdout, result.Stderr)
@@ -109,20 +112,23 @@ func TestLandlockLevel(t *testing.T) {
 		t.Errorf("WriteFile to the host's: %v", err)
 	}
 	// What it is for works.
-	if err := sb.Unpack(t.Context(), "/app", sandboxtest.Pack(t, map[string]string{"a/b": "of the snapshot"})); err != nil {
+	if err := sb.Unpack(t.Context(), "/app", sandboxtest.Pack(t,
+		map[string]string{"a/b": "of the snapshot"})); err != nil {
 		t.Fatal(err)
 	}
 	if err := sb.SetBase(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := output(t, sb, `cat a/b; echo x > a/c; mkdir d; mv a/b d/b; chmod 755 d/b; cat < /dev/null; echo y > /tmp/y; cat /tmp/y; (sleep 600 & p=$!; kill $p; wait $p) || pwd`); got != "of the snapshoty\n/app" {
+	if got := output(t, sb,
+		`cat a/b; echo x > a/c; mkdir d; mv a/b d/b; chmod 755 d/b; cat < /dev/null; echo y > /tmp/y; cat /tmp/y; (sleep 600 & p=$!; kill $p; wait $p) || pwd`); got != "of the snapshoty\n/app" {
 		t.Errorf("got %q", got)
 	}
 	if changes(t, sb) == nil {
 		t.Error("no change is seen")
 	}
 	// The limit on processes counts this sandbox's alone.
-	if result := run(t, sb, sh("i=0; while [ $i -lt 200 ]; do sleep 30 & i=$((i+1)); done; echo all")); string(result.Stdout) == "all\n" {
+	if result := run(t, sb, sh("i=0; while [ $i -lt 200 ]; do sleep 30 & i=$((i+1)); done; echo all")); string(
+		result.Stdout) == "all\n" {
 		t.Error("200 processes were started where 40 are allowed")
 	}
 	if syscall.Kill(victim.PID, 0) != nil {
@@ -132,7 +138,9 @@ func TestLandlockLevel(t *testing.T) {
 
 func tryOutside() {
 	secret := os.Getenv("SECRET")
-	for _, name := range []string{secret, "/etc/shadow", "/etc/hostname", "/root", "/home", "/var", "/sys/kernel", "/proc/" + os.Getenv("HOST_PID") + "/root" + secret, "/proc/" + os.Getenv("HOST_PID") + "/environ", "/proc/1/environ", "/dev/kmsg"} {
+	for _, name := range []string{secret, "/etc/shadow", "/etc/hostname", "/root", "/home", "/var", "/sys/kernel",
+		"/proc/" + os.Getenv("HOST_PID") + "/root" + secret, "/proc/" + os.Getenv("HOST_PID") + "/environ",
+		"/proc/1/environ", "/dev/kmsg"} {
 		if file, err := os.Open(name); err == nil {
 			escaped("open %s", name)
 			file.Close()
@@ -156,7 +164,8 @@ func tryOutside() {
 			escaped("%s", what)
 		}
 	}
-	for name, family := range map[string]int{"inet": unix.AF_INET, "inet6": unix.AF_INET6, "unix": unix.AF_UNIX, "netlink": unix.AF_NETLINK, "vsock": unix.AF_VSOCK} {
+	for name, family := range map[string]int{"inet": unix.AF_INET, "inet6": unix.AF_INET6, "unix": unix.AF_UNIX,
+		"netlink": unix.AF_NETLINK, "vsock": unix.AF_VSOCK} {
 		if fd, err := unix.Socket(family, unix.SOCK_DGRAM, 0); err == nil {
 			escaped("socket of family %s", name)
 			unix.Close(fd)
@@ -182,7 +191,8 @@ func tryOutside() {
 	}
 }
 
-// TestRulesInsideNamespaces: what the mounts would let commands and file tools write below /proc, Landlock does not.
+// TestRulesInsideNamespaces: what the mounts would let commands and file tools write below
+// /proc, Landlock does not.
 func TestRulesInsideNamespaces(t *testing.T) {
 	t.Parallel()
 	sb := sandboxtest.New(t, sandbox.Spec{})
@@ -192,15 +202,18 @@ func TestRulesInsideNamespaces(t *testing.T) {
 	}
 	// Commands are under the same rules, so they see and signal one another.
 	background := run(t, sb, sandbox.Command{Argv: []string{"sleep", "600"}, Background: true})
-	if got := output(t, sb, fmt.Sprintf("tr '\\0' ' ' < /proc/%d/cmdline; kill %d", background.PID, background.PID)); got != "sleep 600" {
+	if got := output(t, sb, fmt.Sprintf("tr '\\0' ' ' < /proc/%d/cmdline; kill %d", background.PID,
+		background.PID)); got != "sleep 600" {
 		t.Errorf("another command's process shows %q", got)
 	}
-	if got := output(t, sb, "mkdir -p a b; echo x > a/f; mv a/f b/f; ln b/f a/g; mkfifo p; cat a/g; echo y | tee /dev/stderr > /dev/null; echo z > /dev/shm/z"); got != "x" {
+	if got := output(t, sb,
+		"mkdir -p a b; echo x > a/f; mv a/f b/f; ln b/f a/g; mkfifo p; cat a/g; echo y | tee /dev/stderr > /dev/null; echo z > /dev/shm/z"); got != "x" {
 		t.Errorf("got %q", got)
 	}
 }
 
-// TestRootTakesNamespaces: a sandbox that could not show an image's tree is refused, and does not show the host's instead.
+// TestRootTakesNamespaces: a sandbox that could not show an image's tree is refused, and does not
+// show the host's instead.
 func TestRootTakesNamespaces(t *testing.T) {
 	for _, level := range []string{sandbox.IsolationLandlock, sandbox.IsolationNone} {
 		sb, err := sandbox.NewAt(t.Context(), level, sandbox.Spec{Root: t.TempDir()})

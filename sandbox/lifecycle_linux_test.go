@@ -26,7 +26,9 @@ func init() {
 		for range 3 {
 			sb, err := sandbox.NewAt(context.Background(), os.Getenv("LEVEL"), sandbox.Spec{Name: "orphan"})
 			if err == nil {
-				_, err = sb.Exec(context.Background(), sandbox.Command{Argv: []string{"sh", "-c", "setsid sleep $MARK & sleep $MARK"}, Env: map[string]string{"MARK": os.Getenv("MARK")}, Background: true})
+				_, err = sb.Exec(context.Background(),
+					sandbox.Command{Argv: []string{"sh", "-c", "setsid sleep $MARK & sleep $MARK"},
+						Env: map[string]string{"MARK": os.Getenv("MARK")}, Background: true})
 			}
 			if err != nil {
 				fmt.Println("none", err)
@@ -47,7 +49,8 @@ func init() {
 		}
 		defer sb.Close()
 		err = sb.WriteFile(context.Background(), "file", []byte("content"), 0)
-		result, runErr := sb.Exec(context.Background(), sh("pwd; cat /app/file; ls /app; echo x > /tmp/y && cat /tmp/y; (setsid sleep 500 &)"))
+		result, runErr := sb.Exec(context.Background(),
+			sh("pwd; cat /app/file; ls /app; echo x > /tmp/y && cat /tmp/y; (setsid sleep 500 &)"))
 		fmt.Printf("insecure: %s %v %v: %s%s\n", sb.Isolation(), err, runErr, result.Stdout, result.Stderr)
 	}
 }
@@ -83,7 +86,8 @@ func eventually(t *testing.T, what string, condition func() bool) {
 func TestCloseKillsEverything(t *testing.T) {
 	sb := sandboxtest.New(t, sandbox.Spec{})
 	mark := fmt.Sprintf("70%d", os.Getpid())
-	run(t, sb, sandbox.Command{Argv: []string{"sh", "-c", "(setsid sleep " + mark + " &) ; setsid nohup sleep " + mark + " & exec sleep " + mark}, Background: true})
+	run(t, sb, sandbox.Command{Argv: []string{"sh", "-c",
+		"(setsid sleep " + mark + " &) ; setsid nohup sleep " + mark + " & exec sleep " + mark}, Background: true})
 	eventually(t, "three processes run", func() bool { return len(marked(t, mark)) == 3 })
 	if err := sb.Close(); err != nil {
 		t.Fatal(err)
@@ -119,10 +123,12 @@ func owner(t *testing.T, env ...string) (*exec.Cmd, string) {
 	return command, strings.Fields(line)[0]
 }
 
-// TestKilledOwnerLeavesNothing: processes, mounts, control groups and folders of an owner that is killed are gone after the reaper's turn.
+// TestKilledOwnerLeavesNothing: processes, mounts, control groups and folders of an owner that is
+// killed are gone after the reaper's turn.
 func TestKilledOwnerLeavesNothing(t *testing.T) {
 	sandboxtest.Require(t)
-	for level, min := range map[string]int{sandbox.IsolationNamespaces: 0, sandbox.IsolationLandlock: 1, sandbox.IsolationNone: 2} {
+	for level, min := range map[string]int{sandbox.IsolationNamespaces: 0, sandbox.IsolationLandlock: 1,
+		sandbox.IsolationNone: 2} {
 		t.Run(level, func(t *testing.T) {
 			if level == sandbox.IsolationLandlock && os.Geteuid() != 0 {
 				t.Skip("the level is for root")
@@ -152,14 +158,16 @@ func TestKilledOwnerLeavesNothing(t *testing.T) {
 			if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
 				t.Errorf("folders left: %v, %v", left, err)
 			}
-			if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil || bytes.Contains(mounts, []byte(folder)) {
+			if mounts, err := os.ReadFile("/proc/self/mountinfo"); err != nil ||
+				bytes.Contains(mounts, []byte(folder)) {
 				t.Errorf("mounts left, %v:\n%s", err, mounts)
 			}
 		})
 	}
 }
 
-// temporary is a folder that every user may enter and write to, as a system's own for temporary files is.
+// temporary is a folder that every user may enter and write to, as a system's
+// own for temporary files is.
 func temporary(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("/tmp", "rondo-test")
@@ -173,11 +181,13 @@ func temporary(t *testing.T) string {
 	return folder
 }
 
-// TestOwnersReapFromTimeToTime: an owner that lives clears what another one leaves behind later, and nothing of its own.
+// TestOwnersReapFromTimeToTime: an owner that lives clears what another one leaves behind
+// later, and nothing of its own.
 func TestOwnersReapFromTimeToTime(t *testing.T) {
 	sandboxtest.Require(t)
 	folder, mark := temporary(t), fmt.Sprintf("72%d", os.Getpid())
-	t.Setenv("TMPDIR", folder) // this process looks into its own folder for temporary files only when it makes a sandbox
+	// this process looks into its own folder for temporary files only when it makes a sandbox
+	t.Setenv("TMPDIR", folder)
 	alive, _ := owner(t, "MARK="+mark, "LEVEL="+sandbox.IsolationNone, "REAP=20ms")
 	killed, _ := owner(t, "MARK="+mark, "LEVEL="+sandbox.IsolationNone)
 	eventually(t, "both run", func() bool { return len(marked(t, mark)) == 12 })
@@ -199,10 +209,12 @@ func TestOwnersReapFromTimeToTime(t *testing.T) {
 	}
 }
 
-// TestForeignOwners: of what owners in other process namespaces made, which share the control groups, only old empty groups are removed.
+// TestForeignOwners: of what owners in other process namespaces made, which share the control
+// groups, only old empty groups are removed.
 func TestForeignOwners(t *testing.T) {
 	sandboxtest.Require(t)
-	old, recent, full := sandbox.ForeignGroup(t, 1, 2*time.Hour), sandbox.ForeignGroup(t, 2, time.Minute), sandbox.ForeignGroup(t, 3, 2*time.Hour)
+	old, recent, full := sandbox.ForeignGroup(t, 1, 2*time.Hour), sandbox.ForeignGroup(t, 2, time.Minute),
+		sandbox.ForeignGroup(t, 3, 2*time.Hour)
 	command := exec.Command("sleep", "600")
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -211,7 +223,8 @@ func TestForeignOwners(t *testing.T) {
 		_ = command.Process.Kill()
 		_ = command.Wait()
 	}()
-	if err := os.WriteFile(filepath.Join(full, "cgroup.procs"), []byte(strconv.Itoa(command.Process.Pid)), 0); err != nil {
+	if err := os.WriteFile(filepath.Join(full, "cgroup.procs"),
+		[]byte(strconv.Itoa(command.Process.Pid)), 0); err != nil {
 		t.Fatal(err)
 	}
 	sandbox.Reap()
@@ -222,7 +235,8 @@ func TestForeignOwners(t *testing.T) {
 			}
 		})
 	}
-	if members, err := os.ReadFile(filepath.Join(full, "cgroup.procs")); err != nil || string(members) != strconv.Itoa(command.Process.Pid)+"\n" {
+	if members, err := os.ReadFile(filepath.Join(full, "cgroup.procs")); err != nil ||
+		string(members) != strconv.Itoa(command.Process.Pid)+"\n" {
 		t.Errorf("the group of another namespace has now %q, %v", members, err)
 	}
 }
@@ -231,7 +245,8 @@ func TestRefusedNamespaces(t *testing.T) {
 	_, result := inside(t, sandbox.Spec{Name: "outer"}, map[string]string{"RONDO_TEST_ACTOR": "refused"})
 	text := string(result.Stdout)
 	for _, want := range []string{
-		"probe: none: make sandbox probe: start its first process in new namespaces", "operation not permitted", "--security-opt seccomp=unconfined",
+		"probe: none: make sandbox probe: start its first process in new namespaces", "operation not permitted",
+		"--security-opt seccomp=unconfined",
 		"insecure: none <nil> <nil>: /app\ncontentfile\nx\n",
 	} {
 		if !strings.Contains(text, want) {

@@ -17,7 +17,8 @@ func init() {
 	actors["fork bomb"] = func() {
 		program := []string{"/opt/program"}
 		for { // each child does the same
-			_, _ = syscall.ForkExec(program[0], program, &syscall.ProcAttr{Env: os.Environ(), Sys: &syscall.SysProcAttr{Setsid: true}})
+			_, _ = syscall.ForkExec(program[0], program,
+				&syscall.ProcAttr{Env: os.Environ(), Sys: &syscall.SysProcAttr{Setsid: true}})
 		}
 	}
 	actors["memory hog"] = func() {
@@ -63,7 +64,8 @@ func TestForkBomb(t *testing.T) {
 	onlyInitRuns(t, sb)
 }
 
-// TestHoppingProcess: what forks and ends at once is nowhere for long, and does not outlive its command.
+// TestHoppingProcess: what forks and ends at once is nowhere for long, and does
+// not outlive its command.
 func TestHoppingProcess(t *testing.T) {
 	sb := sandboxtest.New(t, sandbox.Spec{Limits: sandbox.Limits{PIDs: 40}})
 	for range 10 {
@@ -86,8 +88,10 @@ func TestProcessLimit(t *testing.T) {
 	if string(result.Stdout) == "all\n" {
 		t.Error("200 processes were started where 20 are allowed")
 	}
-	bomb, _ := inside(t, sandbox.Spec{Limits: sandbox.Limits{PIDs: 20}}, map[string]string{"RONDO_TEST_ACTOR": "nothing"})
-	run(t, bomb, sandbox.Command{Argv: []string{"/opt/program"}, Env: map[string]string{"RONDO_TEST_ACTOR": "fork bomb"}, Background: true})
+	bomb, _ := inside(t, sandbox.Spec{Limits: sandbox.Limits{PIDs: 20}},
+		map[string]string{"RONDO_TEST_ACTOR": "nothing"})
+	run(t, bomb, sandbox.Command{Argv: []string{"/opt/program"},
+		Env: map[string]string{"RONDO_TEST_ACTOR": "fork bomb"}, Background: true})
 	eventually(t, "a command cannot be started", func() bool {
 		result := run(t, bomb, sandbox.Command{Argv: []string{"true"}})
 		return result.ExitCode == 126 && strings.Contains(string(result.Stderr), "limit on processes")

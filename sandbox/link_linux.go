@@ -13,11 +13,12 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// CallFolder is where the command under-test is in a sandbox that has a link's caller's side: it belongs in the PATH.
+// CallFolder is where the command under-test is in a sandbox that has a link's caller's
+// side: it belongs in the PATH.
 const CallFolder = agent.CallFolder
 
-// Link joins two sandboxes, of which one runs commands in the other. Their first processes talk over it: none of what they send
-// goes through the owner. One link is for one pair of sandboxes.
+// Link joins two sandboxes, of which one runs commands in the other. Their first processes talk
+// over it: none of what they send goes through the owner. One link is for one pair of sandboxes.
 type Link struct{ caller, server *os.File }
 
 // NewLink makes a link. It may be closed once both sandboxes are made.
@@ -46,7 +47,8 @@ func (s *Sandbox) link(boot *wire.Boot, files []*os.File) []*os.File {
 	return files
 }
 
-// callProgramBytes is the size of the command under-test, which is in its sandbox's memory and is none of what its programs may have.
+// callProgramBytes is the size of the command under-test, which is in its sandbox's memory and is
+// none of what its programs may have.
 func callProgramBytes() (int64, error) {
 	program, err := firstProgram()
 	if err != nil {

@@ -14,13 +14,15 @@ import (
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
-// hogLimit is the memory that sandboxes of hogs have, and hogEnd what a hog that nothing stops takes, in bytes.
+// hogLimit is the memory that sandboxes of hogs have, and hogEnd what a hog that
+// nothing stops takes, in bytes.
 const (
 	hogLimit = 128 << 20
 	hogEnd   = 4 * hogLimit
 )
 
-// hogs take memory that is no process's own pages. Each takes some at a time, slowly enough for a poller, and says how much.
+// hogs take memory that is no process's own pages. Each takes some at a time, slowly enough for a
+// poller, and says how much.
 var hogs = map[string]func() (taken int64, err error){
 	"shared memory": func() (int64, error) {
 		id, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4<<20, unix.IPC_CREAT|0o600)
@@ -100,7 +102,8 @@ func init() {
 	}
 }
 
-// TestMemoryThatIsNoProcesss: what no process has as its pages counts, too, or is refused, also where no control group counts it.
+// TestMemoryThatIsNoProcesss: what no process has as its pages counts, too, or is refused, also
+// where no control group counts it.
 func TestMemoryThatIsNoProcesss(t *testing.T) {
 	for name := range hogs {
 		for _, group := range []bool{true, false} {
@@ -110,16 +113,21 @@ func TestMemoryThatIsNoProcesss(t *testing.T) {
 				} else if !sandbox.LimitsByCgroup() {
 					t.Skip("control groups cannot be made here")
 				}
-				spec := sandbox.Spec{Limits: sandbox.Limits{MemoryBytes: hogLimit, DiskBytes: 32 << 20, Wall: time.Minute}}
-				sb, result, err := tryInside(t, spec, map[string]string{"RONDO_TEST_ACTOR": "hog", "HOG": name, "GOMAXPROCS": "1"})
+				spec := sandbox.Spec{Limits: sandbox.Limits{MemoryBytes: hogLimit,
+					DiskBytes: 32 << 20, Wall: time.Minute}}
+				sb, result, err := tryInside(t, spec, map[string]string{"RONDO_TEST_ACTOR": "hog",
+					"HOG": name, "GOMAXPROCS": "1"})
 				if errors.Is(err, sandbox.ErrOutOfMemory) && group {
-					return // the kernel frees this memory only as its process ends, later than its pages, and may meanwhile take the first process, too
+					// the kernel frees this memory only as its process ends, later than its pages,
+					// and may meanwhile take the first process, too
+					return
 				}
 				if err != nil {
 					t.Fatal(err)
 				}
 				if out := string(result.Stdout); !result.OutOfMemory && !strings.HasPrefix(out, "refused: ") {
-					t.Errorf("out of memory %v, exit code %d, timed out %v, it says %q", result.OutOfMemory, result.ExitCode, result.TimedOut, out)
+					t.Errorf("out of memory %v, exit code %d, timed out %v, it says %q", result.OutOfMemory,
+						result.ExitCode, result.TimedOut, out)
 				}
 				// What it left behind goes, too: a command after it is killed for nothing.
 				eventually(t, "a command runs", func() bool {

@@ -13,15 +13,18 @@ import (
 	"strings"
 )
 
-// ErrPackages says that a set of npm's packages is damaged, too large, or asks for something that it may not hold. It is the set's doing, and not the machine's.
+// ErrPackages says that a set of npm's packages is damaged, too large, or asks for something that
+// it may not hold. It is the set's doing, and not the machine's.
 var ErrPackages = errors.New("these packages cannot be laid out")
 
-// NodePackageList is the name of the list among the files of a set. Each other one is a package's archive as its registry has it: its SHA-512 in hexadecimal, and ".tgz".
+// NodePackageList is the name of the list among the files of a set. Each other one is a package's
+// archive as its registry has it: its SHA-512 in hexadecimal, and ".tgz".
 const NodePackageList = "packages.json"
 
 // NodePackage is a package of npm in a set.
 type NodePackage struct {
-	// Path is where it lies, as a lock file's keys say: node_modules/a, node_modules/a/node_modules/@b/c.
+	// Path is where it lies, as a lock file's keys say: node_modules/a,
+	// node_modules/a/node_modules/@b/c.
 	Path string `json:"path"`
 	// SHA512 is the hexadecimal digest of its archive, which may be that of several packages.
 	SHA512 string `json:"sha512"`
@@ -35,7 +38,8 @@ const (
 	maxPrograms     = 200 // of one package
 	maxPackagePath  = 1000
 	maxPackageList  = 16 << 20 // bytes
-	// MaxNodeBytes bounds the room of a set's archives, in bytes, and that of what is in them: with a block for each file and each folder.
+	// MaxNodeBytes bounds the room of a set's archives, in bytes, and that of what is in them: with
+	// a block for each file and each folder.
 	MaxNodeBytes = 2 << 30
 )
 
@@ -56,8 +60,9 @@ func WriteNodePackages(packages []NodePackage) ([]byte, error) {
 	return data, err
 }
 
-// ReadNodePackages reads and checks the list of a set among its files. Packages come in the order of their paths, so that each comes behind those that it lies in. Paths that differ in
-// their letters' case alone are refused.
+// ReadNodePackages reads and checks the list of a set among its files. Packages come in the order
+// of their paths, so that each comes behind those that it lies in. Paths that differ in their
+// letters' case alone are refused.
 func ReadNodePackages(files fs.FS) ([]NodePackage, error) {
 	file, err := files.Open(NodePackageList)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,10 +128,12 @@ func (p NodePackage) check() error {
 
 // ValidNodePath reports whether a path is one of a package's folder below node_modules.
 func ValidNodePath(name string) bool {
-	return len(name) <= maxPackagePath && nodePackagePath.MatchString(name) && !strings.Contains(name+"/", "node_modules/node_modules/")
+	return len(name) <= maxPackagePath && nodePackagePath.MatchString(name) &&
+		!strings.Contains(name+"/", "node_modules/node_modules/")
 }
 
 // ValidNodeProgram reports whether a program may have a name, and its file a path in its package.
 func ValidNodeProgram(name, file string) bool {
-	return nodeProgram.MatchString(name) && file != "." && file == path.Clean(file) && !path.IsAbs(file) && file != ".." && !strings.HasPrefix(file, "../") && !strings.ContainsAny(file, "\\\x00")
+	return nodeProgram.MatchString(name) && file != "." && file == path.Clean(file) && !path.IsAbs(file) &&
+		file != ".." && !strings.HasPrefix(file, "../") && !strings.ContainsAny(file, "\\\x00")
 }

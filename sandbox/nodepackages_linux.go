@@ -19,26 +19,31 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
 )
 
-// nodeCaches are folders of node_modules in which test programs and their compilers keep what they make: each sandbox has its own.
+// nodeCaches are folders of node_modules in which test programs and their compilers keep what they
+// make: each sandbox has its own.
 var nodeCaches = []string{".cache", ".vite", ".vite-temp"}
 
-// NodePackages answers what shows a set of npm's packages as node_modules of a workspace, read-only but for nodeCaches. The set comes as an archive (see Pack) of a list and
-// of the packages' archives, and is unpacked into cacheDir once by the archive's SHA-256 digest. Nothing of it runs. ErrPackages says that it is no such set.
+// NodePackages answers what shows a set of npm's packages as node_modules of a workspace, read-only
+// but for nodeCaches. The set comes as an archive (see Pack) of a list and of the packages'
+// archives, and is unpacked into cacheDir once by the archive's SHA-256 digest. Nothing of it runs.
+// ErrPackages says that it is no such set.
 func NodePackages(ctx context.Context, cacheDir, digest, workdir string, fetch Fetch) ([]Mount, error) {
-	folder, err := readyFolder(ctx, filepath.Join(cacheDir, "node-packages"), digest, func(ctx context.Context, folder string) error {
-		set := filepath.Join(folder, "set")
-		if err := os.Mkdir(set, 0o755); err != nil {
-			return err
-		}
-		if err := unpackSet(ctx, set, digest, fetch); err != nil {
-			return err
-		}
-		return cmp.Or(layOut(ctx, set, folder), os.RemoveAll(set))
-	})
+	folder, err := readyFolder(ctx, filepath.Join(cacheDir, "node-packages"), digest,
+		func(ctx context.Context, folder string) error {
+			set := filepath.Join(folder, "set")
+			if err := os.Mkdir(set, 0o755); err != nil {
+				return err
+			}
+			if err := unpackSet(ctx, set, digest, fetch); err != nil {
+				return err
+			}
+			return cmp.Or(layOut(ctx, set, folder), os.RemoveAll(set))
+		})
 	if err != nil {
 		return nil, fmt.Errorf("packages of npm %.64s: %w", digest, err)
 	}
-	all := Mount{Source: filepath.Join(folder, nodeModules), Target: path.Join(cmp.Or(workdir, DefaultWorkdir), nodeModules)}
+	all := Mount{Source: filepath.Join(folder, nodeModules),
+		Target: path.Join(cmp.Or(workdir, DefaultWorkdir), nodeModules)}
 	mounts := []Mount{all}
 	for _, name := range nodeCaches {
 		cache := Mount{Source: filepath.Join(all.Source, name), Target: path.Join(all.Target, name), Overlay: true}
@@ -90,7 +95,8 @@ func layOut(ctx context.Context, set, folder string) error {
 
 // ofPackages says of an error that is the packages' own doing that it is.
 func ofPackages(err error) error {
-	for _, own := range []error{archive.ErrInvalid, archive.ErrTooLarge, syscall.ENOTDIR, syscall.EISDIR, syscall.ENAMETOOLONG, fs.ErrExist} {
+	for _, own := range []error{archive.ErrInvalid, archive.ErrTooLarge, syscall.ENOTDIR, syscall.EISDIR,
+		syscall.ENAMETOOLONG, fs.ErrExist} {
 		if errors.Is(err, own) {
 			return fmt.Errorf("%w: %w", ErrPackages, err)
 		}
@@ -139,7 +145,8 @@ func (p NodePackage) unpack(root *os.Root, name string, room *archive.Room) erro
 	return archive.UnpackPackage(inside, file, room)
 }
 
-// link makes a package's programs ready to be started. Of programs of one name the first package has it; a program whose file is not there is left out.
+// link makes a package's programs ready to be started. Of programs of one name the first package
+// has it; a program whose file is not there is left out.
 func (p NodePackage) link(root *os.Root) error {
 	modules := path.Dir(p.Path)
 	if path.Base(modules) != nodeModules {

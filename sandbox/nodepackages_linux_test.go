@@ -25,7 +25,8 @@ func tarball(t *testing.T, set string, files map[string]string) string {
 	zipped := gzip.NewWriter(&packed)
 	out := tar.NewWriter(zipped)
 	for name, text := range files {
-		err := out.WriteHeader(&tar.Header{Name: "package/" + name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(text))})
+		err := out.WriteHeader(&tar.Header{Name: "package/" + name, Typeflag: tar.TypeReg, Mode: 0o644,
+			Size: int64(len(text))})
 		if _, writeErr := io.WriteString(out, text); err != nil || writeErr != nil {
 			t.Fatal(err, writeErr)
 		}
@@ -47,15 +48,17 @@ func writeList(t *testing.T, set, text string) {
 	}
 }
 
-// TestNodePackages: packages lie in node_modules of the workspace, with their programs, and nothing inside can change them. They are no part of the workspace's changes, as is what
-// programs keep in the caches there, of which each sandbox has its own.
+// TestNodePackages: packages lie in node_modules of the workspace, with their programs, and nothing
+// inside can change them. They are no part of the workspace's changes, as is what programs keep in
+// the caches there, of which each sandbox has its own.
 func TestNodePackages(t *testing.T) {
 	sandboxtest.Require(t)
 	set, cache := t.TempDir(), t.TempDir()
 	pad := tarball(t, set, map[string]string{"index.js": "pad\n", "cli.js": "#!/bin/sh\necho padded\n"})
 	data, err := sandbox.WriteNodePackages([]sandbox.NodePackage{
 		{Path: "node_modules/@a/b/node_modules/pad", SHA512: pad, Programs: map[string]string{"pad": "cli.js"}},
-		{Path: "node_modules/pad", SHA512: pad, Programs: map[string]string{"pad": "cli.js", "gone": "gone.js"}}, {Path: "node_modules/@a/b", SHA512: tarball(t, set, map[string]string{"x": "x"})},
+		{Path: "node_modules/pad", SHA512: pad, Programs: map[string]string{"pad": "cli.js", "gone": "gone.js"}},
+		{Path: "node_modules/@a/b", SHA512: tarball(t, set, map[string]string{"x": "x"})},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +79,8 @@ func TestNodePackages(t *testing.T) {
 	script := `cat node_modules/pad/index.js node_modules/@a/b/node_modules/pad/index.js; node_modules/.bin/pad; node_modules/@a/b/node_modules/.bin/pad; ls -A node_modules/.bin; touch node_modules/x node_modules/pad/index.js
 mkdir -p node_modules/.vite/deps && touch node_modules/.vite-temp/x node_modules/.vite/deps/x node_modules/.cache/x`
 	result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", script}})
-	if err != nil || string(result.Stdout) != "pad\npad\npadded\npadded\npad\n" || strings.Count(string(result.Stderr), "Read-only file system") != 2 {
+	if err != nil || string(result.Stdout) != "pad\npad\npadded\npadded\npad\n" ||
+		strings.Count(string(result.Stderr), "Read-only file system") != 2 {
 		t.Errorf("%v, %s, %s", err, result.Stdout, result.Stderr)
 	}
 	if data, err := sb.Changes(t.Context()); err != nil || data != nil {
@@ -106,22 +110,27 @@ mkdir -p node_modules/.vite/deps && touch node_modules/.vite-temp/x node_modules
 	}
 }
 
-// TestNodePackagesAreChecked: what is no set of packages leaves nothing behind, and is told from a failure of the machine.
+// TestNodePackagesAreChecked: what is no set of packages leaves nothing behind, and is told from
+// a failure of the machine.
 func TestNodePackagesAreChecked(t *testing.T) {
 	sandboxtest.Require(t)
 	zero := strings.Repeat("0", 128)
 	for name, c := range map[string]struct{ list, want string }{
-		"no list":           {"", "there is no packages.json"},
-		"no JSON":           {"x", "invalid character"},
-		"an unknown key":    {`{"packages":[],"more":1}`, "unknown field"},
-		"up":                {`{"packages":[{"path":"node_modules/../x","sha512":"` + zero + `"}]}`, "want a path"},
-		"hidden":            {`{"packages":[{"path":"node_modules/.bin","sha512":"` + zero + `"}]}`, "want a path"},
-		"beside":            {`{"packages":[{"path":"x","sha512":"` + zero + `"}]}`, "want a path"},
-		"twice":             {`{"packages":[{"path":"node_modules/a","sha512":"` + zero + `"},{"path":"node_modules/A","sha512":"` + zero + `"}]}`, "is there twice"},
-		"another file":      {`{"packages":[{"path":"node_modules/a","sha512":"../x"}]}`, "want the SHA-512"},
-		"no archive":        {`{"packages":[{"path":"node_modules/a","sha512":"` + zero + `"}]}`, "not among the files"},
-		"a program outside": {`{"packages":[{"path":"node_modules/a","sha512":"` + zero + `","programs":{"a":"../x"}}]}`, "no path of a file"},
-		"another content":   {`{"packages":[{"path":"node_modules/a","sha512":"` + strings.Repeat("1", 128) + `"}]}`, "another digest"},
+		"no list":        {"", "there is no packages.json"},
+		"no JSON":        {"x", "invalid character"},
+		"an unknown key": {`{"packages":[],"more":1}`, "unknown field"},
+		"up":             {`{"packages":[{"path":"node_modules/../x","sha512":"` + zero + `"}]}`, "want a path"},
+		"hidden":         {`{"packages":[{"path":"node_modules/.bin","sha512":"` + zero + `"}]}`, "want a path"},
+		"beside":         {`{"packages":[{"path":"x","sha512":"` + zero + `"}]}`, "want a path"},
+		"twice": {`{"packages":[{"path":"node_modules/a","sha512":"` + zero +
+			`"},{"path":"node_modules/A","sha512":"` + zero + `"}]}`, "is there twice"},
+		"another file": {`{"packages":[{"path":"node_modules/a","sha512":"../x"}]}`, "want the SHA-512"},
+		"no archive": {`{"packages":[{"path":"node_modules/a","sha512":"` + zero + `"}]}`,
+			"not among the files"},
+		"a program outside": {`{"packages":[{"path":"node_modules/a","sha512":"` + zero +
+			`","programs":{"a":"../x"}}]}`, "no path of a file"},
+		"another content": {`{"packages":[{"path":"node_modules/a","sha512":"` + strings.Repeat("1", 128) + `"}]}`,
+			"another digest"},
 		"in another":        {`{"packages":[{"path":"node_modules/a","sha512":"GOOD"},{"path":"node_modules/a/node_modules/b","sha512":"GOOD"}]}`, "has it already"},
 		"a file in the way": {`{"packages":[{"path":"node_modules/a","sha512":"FILE"},{"path":"node_modules/a/node_modules/b","sha512":"FILE"}]}`, "has it already"},
 		"no place for programs": {`{"packages":[{"path":"node_modules/a","sha512":"BIN"},{"path":"node_modules/a/node_modules/b","sha512":"GOOD","programs":{"x":"node_modules/b/x"}}]}`,
@@ -132,7 +141,8 @@ func TestNodePackagesAreChecked(t *testing.T) {
 			good := tarball(t, set, map[string]string{"node_modules/b/x": "x"})
 			file := tarball(t, set, map[string]string{"node_modules": "x"})
 			bin := tarball(t, set, map[string]string{"node_modules/.bin": "x"})
-			if err := os.WriteFile(filepath.Join(set, strings.Repeat("1", 128)+".tgz"), []byte("x"), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(set, strings.Repeat("1", 128)+".tgz"),
+				[]byte("x"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			if c.list != "" {

@@ -14,11 +14,12 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/loopdisk"
 )
 
-// An overlay that an ordinary user mounts, or root in a user namespace, cannot rename the folders of its lower layer. So a sandbox's
-// overlay is mounted by its owner, where that is the host's root, and handed down as a mount that has no place.
+// An overlay that an ordinary user mounts, or root in a user namespace, cannot rename the folders
+// of its lower layer. So a sandbox's overlay is mounted by its owner, where that is the host's
+// root, and handed down as a mount that has no place.
 
-// mounter runs functions on a thread with a mount namespace of its own: what is mounted there is seen by nobody else, and gone when
-// the process ends, however it does.
+// mounter runs functions on a thread with a mount namespace of its own: what is mounted there is
+// seen by nobody else, and gone when the process ends, however it does.
 var mounter = sync.OnceValues(func() (chan<- func(), error) {
 	jobs, ready := make(chan func()), make(chan error)
 	go func() {
@@ -50,7 +51,8 @@ func onMounter(do func() error) error {
 	return <-done
 }
 
-// layers are a sandbox's detached mounts: what can be written, and the workspace, whose changes lie on it.
+// layers are a sandbox's detached mounts: what can be written, and the workspace,
+// whose changes lie on it.
 type layers struct {
 	scratch, workspace *os.File
 }
@@ -65,7 +67,8 @@ const (
 	baseName       = "base"
 )
 
-// mountLayers makes the mounts of one sandbox over an unpacked snapshot in the folder of snapshots, for a user of the host.
+// mountLayers makes the mounts of one sandbox over an unpacked snapshot in the folder of
+// snapshots, for a user of the host.
 func mountLayers(dir, digest string, d *loopdisk.Disk, user uint32, diskBytes int64) (made *layers, err error) {
 	err = onMounter(func() (err error) {
 		made, err = mountHere(dir, digest, d, user, diskBytes)
@@ -85,13 +88,15 @@ func mountHere(dir, digest string, d *loopdisk.Disk, user uint32, diskBytes int6
 	}
 	defer func() { err = errors.Join(err, unix.Unmount(scratchPlace, unix.MNT_DETACH)) }()
 	upper, work := filepath.Join(scratchPlace, ".upper"), filepath.Join(scratchPlace, ".work")
-	err = errors.Join(os.Mkdir(upper, 0o755), os.Chmod(upper, 0o755), os.Chown(upper, int(user), hostUser), os.Mkdir(work, 0o700))
+	err = errors.Join(os.Mkdir(upper, 0o755), os.Chmod(upper, 0o755),
+		os.Chown(upper, int(user), hostUser), os.Mkdir(work, 0o700))
 	if err != nil {
 		return nil, err
 	}
-	// redirect_dir: folders can be renamed. xino=off: numbers of files are those of the snapshot. volatile: nothing is synced, as all of
-	// it ends with the sandbox.
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=on,metacopy=off,index=off,xino=off,volatile", filepath.Join(digest, treeName), upper, work)
+	// redirect_dir: folders can be renamed. xino=off: numbers of files are those of the snapshot.
+	// volatile: nothing is synced, as all of it ends with the sandbox.
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=on,metacopy=off,index=off,xino=off,volatile",
+		filepath.Join(digest, treeName), upper, work)
 	if err := unix.Mount("overlay", workspacePlace, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return nil, fmt.Errorf("mount an overlay: %w", err)
 	}
@@ -118,7 +123,8 @@ func detached(place string) (*os.File, error) {
 // share mounts the workspace over its snapshot, where that is possible.
 func (s *Sandbox) share(d *loopdisk.Disk) []*os.File {
 	snapshot := s.spec.Snapshot
-	if snapshot == nil || snapshot.from == nil || snapshot.from.role != s.spec.Role || s.private != "" || slices.Contains(writable, s.spec.Workdir) {
+	if snapshot == nil || snapshot.from == nil || snapshot.from.role != s.spec.Role || s.private != "" ||
+		slices.Contains(writable, s.spec.Workdir) {
 		return nil
 	}
 	files, err := snapshot.mount(d, s.spec.Limits.DiskBytes)

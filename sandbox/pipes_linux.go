@@ -7,12 +7,14 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// Pipes is a program inside whose standard input and output are pipes to here. Of its standard error the end is kept. Read gives what it
-// writes, and io.EOF when it has ended; Write is its standard input, and waits while the program takes none.
+// Pipes is a program inside whose standard input and output are pipes to here. Of its standard
+// error the end is kept. Read gives what it writes, and io.EOF when it has ended; Write is its
+// standard input, and waits while the program takes none.
 type Pipes struct{ attached }
 
-// Pipes starts a program at pipes, without a limit on its time. Stdin, Wall and Background of the command mean nothing. It ends when it
-// is closed, or with its sandbox. A program that cannot be started is ErrInvalid.
+// Pipes starts a program at pipes, without a limit on its time. Stdin, Wall and Background of
+// the command mean nothing. It ends when it is closed, or with its sandbox. A program that
+// cannot be started is ErrInvalid.
 func (s *Sandbox) Pipes(ctx context.Context, c Command) (*Pipes, error) {
 	p, err := s.attach(ctx, c, wire.Request{Op: wire.OpPipes})
 	if err != nil {

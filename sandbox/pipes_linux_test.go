@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 )
 
-// TestPipes talks to a program, which commands beside it leave alone, and which ends with all that it started.
+// TestPipes talks to a program, which commands beside it leave alone, and which ends
+// with all that it started.
 func TestPipes(t *testing.T) {
 	t.Parallel()
 	sb := sandboxtest.New(t, sandbox.Spec{Name: "pipes"})
@@ -81,7 +82,8 @@ func TestPipes(t *testing.T) {
 	eventually(t, "closing leaves no sleep", func() bool {
 		return !strings.Contains(output(t, sb, "cat /proc/[0-9]*/comm 2>/dev/null; true"), "sleep")
 	})
-	if _, err := sb.Pipes(t.Context(), sandbox.Command{Argv: []string{"no-such-program"}}); !errors.Is(err, sandbox.ErrInvalid) || !strings.Contains(err.Error(), "command not found") {
+	if _, err := sb.Pipes(t.Context(), sandbox.Command{Argv: []string{"no-such-program"}}); !errors.Is(err,
+		sandbox.ErrInvalid) || !strings.Contains(err.Error(), "command not found") {
 		t.Errorf("what is not there: %v", err)
 	}
 }

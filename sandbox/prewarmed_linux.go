@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// kind is what a first process must know from its start: whose it is, and what of the host it prepares to show.
+// kind is what a first process must know from its start: whose it is, and what of the
+// host it prepares to show.
 type kind struct {
 	user uint32
 	host wire.Host
@@ -27,7 +28,8 @@ func (s Spec) host(level string) wire.Host {
 	return host
 }
 
-// key is equal for kinds of which one can stand for the other: what they show must be the same files, and not only be called the same.
+// key is equal for kinds of which one can stand for the other: what they show must be the same
+// files, and not only be called the same.
 func (k kind) key() string {
 	var key strings.Builder
 	fmt.Fprintf(&key, "%d %+v", k.user, k.host)
@@ -56,18 +58,21 @@ type first struct {
 	waited  bool // it was ready before it was asked for
 }
 
-// maxPrewarmed bounds how many kinds of first processes are held ready: three roles, with one tool chain and without.
+// maxPrewarmed bounds how many kinds of first processes are held ready: three roles, with
+// one tool chain and without.
 const maxPrewarmed = 6
 
-// prewarmed holds one first process of each kind ready while several sandboxes are open, as to start one, and to prepare what all sandboxes of
-// its kind have, takes longer than all that follows. They go with the last sandbox: whoever has closed its sandboxes leaves nothing behind.
+// prewarmed holds one first process of each kind ready while several sandboxes are open, as to
+// start one, and to prepare what all sandboxes of its kind have, takes longer than all that
+// follows. They go with the last sandbox: whoever has closed its sandboxes leaves nothing behind.
 var prewarmed = struct {
 	sync.Mutex
 	open  int
 	ready map[string]chan *first // by the kind's key; gives the process once it has started, or nil
 }{ready: map[string]chan *first{}}
 
-// takePrewarmed gives a first process under limits: one that is ready, or will be before any other, or else a new one.
+// takePrewarmed gives a first process under limits: one that is ready, or will be before any
+// other, or else a new one.
 func takePrewarmed(of kind, limits Limits) (*first, error) {
 	if of.host.Namespaces && limits.CPUs == 0 { // a prewarmed process is in no group of processor time
 		key := of.key()
@@ -102,7 +107,8 @@ func startFirst(of kind, limits Limits) (*first, error) {
 	return f, nil
 }
 
-// show tells the process what of the host its sandbox sees. Where no device files can be made for it alone, it sees the host's.
+// show tells the process what of the host its sandbox sees. Where no device files can be made for
+// it alone, it sees the host's.
 func (f *first) show(of kind) error {
 	if !of.host.SwitchUser {
 		return wire.Write(f.process.control, of.host)
@@ -126,7 +132,8 @@ func (f *first) discard() {
 	_ = f.group.remove()
 }
 
-// prewarmNext counts a sandbox, and has a first process started for the next one of its kind if there are others.
+// prewarmNext counts a sandbox, and has a first process started for the next one of its
+// kind if there are others.
 func prewarmNext(of kind) {
 	key := of.key()
 	prewarmed.Lock()
@@ -145,12 +152,14 @@ func prewarmNext(of kind) {
 	ready := make(chan *first, 1)
 	prewarmed.ready[key] = ready
 	go func() {
-		process, _ := startFirst(of, Spec{}.withDefaults().Limits) // whoever needs one then will learn why there is none
+		// whoever needs one then will learn why there is none
+		process, _ := startFirst(of, Spec{}.withDefaults().Limits)
 		ready <- process
 	}()
 }
 
-// stopPrewarming counts a sandbox that was closed, and discards the prewarmed processes with the last one.
+// stopPrewarming counts a sandbox that was closed, and discards the prewarmed
+// processes with the last one.
 func stopPrewarming() {
 	prewarmed.Lock()
 	defer prewarmed.Unlock()

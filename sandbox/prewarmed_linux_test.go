@@ -37,8 +37,8 @@ func kinds(t *testing.T, count int) (pids []int) {
 	return pids
 }
 
-// TestSpares: while sandboxes are open the next one's first process is ready, under that one's own limits; a dead one is passed over; and
-// none outlives the last sandbox.
+// TestSpares: while sandboxes are open the next one's first process is ready, under that one's own
+// limits; a dead one is passed over; and none outlives the last sandbox.
 func TestSpares(t *testing.T) {
 	sandboxtest.Require(t)
 	one := made(t, sandbox.Spec{})
@@ -76,12 +76,14 @@ func TestSpares(t *testing.T) {
 	}
 }
 
-// TestSparesOfAKind: a first process that waits is not taken for a sandbox that sees other files of the host.
+// TestSparesOfAKind: a first process that waits is not taken for a sandbox that sees
+// other files of the host.
 func TestSparesOfAKind(t *testing.T) {
 	sandboxtest.Require(t)
 	folder := filepath.Join(t.TempDir(), "data")
 	fill := func(text string) {
-		if err := errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(filepath.Join(folder, "text"), []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.Mkdir(folder, 0o755),
+			os.WriteFile(filepath.Join(folder, "text"), []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -97,7 +99,8 @@ func TestSparesOfAKind(t *testing.T) {
 		t.Errorf("process %d, which was to show nothing, shows %q", plain, output(t, sb, "cat /data/text"))
 	}
 	waiting := kinds(t, 2)
-	if sb := made(t, data); sb.PID() == plain || !slices.Contains(waiting, sb.PID()) || output(t, sb, "cat /data/text") != "old" {
+	if sb := made(t, data); sb.PID() == plain || !slices.Contains(waiting, sb.PID()) ||
+		output(t, sb, "cat /data/text") != "old" {
 		t.Errorf("process %d of %v shows %q", sb.PID(), waiting, output(t, sb, "cat /data/text"))
 	}
 	waiting = kinds(t, 2)

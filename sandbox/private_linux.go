@@ -7,14 +7,15 @@ import (
 	"os"
 )
 
-// hostView is what a sandbox without namespaces has of the host: a private folder, and where Landlock isolates a user of its own.
+// hostView is what a sandbox without namespaces has of the host: a private folder, and where
+// Landlock isolates a user of its own.
 type hostView struct {
 	folder string
 	user   uint32 // 0: the owner's
 }
 
-// privateUsers is how many users the sandboxes of a machine draw theirs from, behind verifierUser; two that drew the same one could
-// signal each other's processes.
+// privateUsers is how many users the sandboxes of a machine draw theirs from, behind verifierUser;
+// two that drew the same one could signal each other's processes.
 const privateUsers = 1 << 26
 
 func newHostView(level string) (hostView, error) {
@@ -30,7 +31,8 @@ func newHostView(level string) (hostView, error) {
 		return own, err
 	}
 	if err := os.Chown(own.folder, int(own.user), int(own.user)); err != nil {
-		return own, errors.Join(fmt.Errorf("landlock: give a folder to user %d: %w", own.user, err), os.RemoveAll(own.folder))
+		return own, errors.Join(fmt.Errorf("landlock: give a folder to user %d: %w", own.user, err),
+			os.RemoveAll(own.folder))
 	}
 	return own, nil
 }

@@ -34,13 +34,15 @@ func probe(ctx context.Context) (Report, error) {
 	defer s.Close()
 	result, err := s.Exec(ctx, Command{Argv: []string{"true"}})
 	if err == nil && result.ExitCode != 0 {
-		err = fmt.Errorf("run true in sandbox probe: exit code %d: %s", result.ExitCode, strings.TrimSpace(string(result.Stderr)))
+		err = fmt.Errorf("run true in sandbox probe: exit code %d: %s", result.ExitCode,
+			strings.TrimSpace(string(result.Stderr)))
 	}
 	if err != nil {
 		report.Detail = err.Error()
 		return report, err
 	}
-	report.Isolation, report.Filesystem, report.Cgroup, report.SharedInodes = s.Isolation(), s.FSMode(), s.Cgroup(), s.SharedInodes()
+	report.Isolation, report.Filesystem, report.Cgroup, report.SharedInodes = s.Isolation(), s.FSMode(),
+		s.Cgroup(), s.SharedInodes()
 	if report.Cgroup == "none" {
 		report.Detail = "control groups cannot be made here: memory is limited by polling every 100 ms (pages, page tables, shared memory, buffers of pipes and sockets; " +
 			"not the kernel's other objects, such as mappings, nor what is taken and freed between two looks), memfd_create is refused, processes are limited by a resource limit"
@@ -68,7 +70,8 @@ func emptySnapshot(ctx context.Context) (snapshot *Snapshot, done func(), err er
 		return nil, nil, err
 	}
 	sum := sha256.Sum256(data)
-	snapshot, err = all.Use(ctx, hex.EncodeToString(sum[:]), func(context.Context) (io.ReadCloser, error) { return Bytes(data).Open() })
+	snapshot, err = all.Use(ctx, hex.EncodeToString(sum[:]),
+		func(context.Context) (io.ReadCloser, error) { return Bytes(data).Open() })
 	if err != nil {
 		return nil, nil, err
 	}

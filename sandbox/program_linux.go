@@ -25,10 +25,12 @@ type program struct {
 	name string // as Report.FirstProcess
 }
 
-// path is where the program can be started, here and in every process that was forked from this one.
+// path is where the program can be started, here and in every process that
+// was forked from this one.
 func (p program) path() string { return fmt.Sprintf("/proc/self/fd/%d", p.Fd()) }
 
-// firstProgram is the one that is beside this program, where it is of the same build, or else this program itself.
+// firstProgram is the one that is beside this program, where it is of the same build, or
+// else this program itself.
 var firstProgram = sync.OnceValues(func() (program, error) {
 	alone, err := openAlone()
 	if err == nil {
@@ -75,8 +77,9 @@ func openAlone() (program, error) {
 	return p, nil
 }
 
-// seal copies a program to sealed memory: readable for the mapped user wherever the file lies, still there when the file
-// is replaced, and beyond the reach of anything inside. Where the system forbids programs in memory it is the file itself.
+// seal copies a program to sealed memory: readable for the mapped user wherever the file lies,
+// still there when the file is replaced, and beyond the reach of anything inside. Where the system
+// forbids programs in memory it is the file itself.
 func seal(path string) (*os.File, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// ProxyListener accepts what the sandbox's programs connect to at ProxyAddress; nil without Spec.Proxy. It is closed with the sandbox. Connections
-// that were accepted are the caller's to close: they hold the sandbox's network namespace.
+// ProxyListener accepts what the sandbox's programs connect to at ProxyAddress; nil without
+// Spec.Proxy. It is closed with the sandbox. Connections that were accepted are the caller's to
+// close: they hold the sandbox's network namespace.
 func (s *Sandbox) ProxyListener() net.Listener { return s.proxy }
 
 // proxySockets is the pair over which the first process hands its listening socket out.
@@ -26,7 +27,8 @@ func proxySockets() (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(pair[0]), "proxy"), os.NewFile(uintptr(pair[1]), "proxy"), nil
 }
 
-// proxied boots the sandbox with a listening socket of its network namespace, where its description asks for one.
+// proxied boots the sandbox with a listening socket of its network namespace, where its
+// description asks for one.
 func (s *Sandbox) proxied(boot wire.Boot, files []*os.File, start func(wire.Boot, []*os.File) error) error {
 	if !s.spec.Proxy {
 		return start(boot, files)
@@ -42,7 +44,8 @@ func (s *Sandbox) proxied(boot wire.Boot, files []*os.File, start func(wire.Boot
 	if err != nil {
 		return err
 	}
-	// It was sent before the sandbox answered that it stands, and so before anything untrusted ran there.
+	// It was sent before the sandbox answered that it stands, and so before
+	// anything untrusted ran there.
 	_ = ours.SetReadDeadline(time.Now().Add(operationTime))
 	descriptors, err := wire.ReceiveFiles(ours)
 	if err != nil || len(descriptors) != 1 {

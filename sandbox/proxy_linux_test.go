@@ -78,7 +78,8 @@ func says(sb *sandbox.Sandbox, word string) {
 	}()
 }
 
-// TestProxyIsTheOnlyWayOut has two sandboxes with a proxy each: their programs reach their own owner's answer and nothing else.
+// TestProxyIsTheOnlyWayOut has two sandboxes with a proxy each: their programs reach their own
+// owner's answer and nothing else.
 func TestProxyIsTheOnlyWayOut(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -94,7 +95,8 @@ func TestProxyIsTheOnlyWayOut(t *testing.T) {
 		sb := sandboxtest.New(t, sandbox.Spec{Name: word, Proxy: true, Mounts: mount})
 		says(sb, word)
 		result := run(t, sb, sandbox.Command{Argv: []string{"/opt/program"}, Env: map[string]string{
-			"RONDO_TEST_ACTOR": "proxied", "LISTENER": listener.Addr().String(), "NEIGHBOUR": listener.Addr().String(), "EXPECTED": word,
+			"RONDO_TEST_ACTOR": "proxied", "LISTENER": listener.Addr().String(),
+			"NEIGHBOUR": listener.Addr().String(), "EXPECTED": word,
 		}})
 		if result.ExitCode != 0 || len(result.Stdout) != 0 || len(result.Stderr) != 0 {
 			t.Errorf("%s: exit code %d\n%s%s", word, result.ExitCode, result.Stdout, result.Stderr)

@@ -13,8 +13,8 @@ import (
 )
 
 func init() {
-	// Changes what the folder d of the workspace is as fast as it can: a folder, a link to one outside of the workspace, or to init's
-	// own in /proc.
+	// Changes what the folder d of the workspace is as fast as it can: a folder, a link to one
+	// outside of the workspace, or to init's own in /proc.
 	actors["racer"] = func() {
 		for {
 			for _, target := range []string{"", "/root/outside", "/proc/self", "/proc/1"} {
@@ -30,8 +30,9 @@ func init() {
 	}
 }
 
-// TestRacesAgainstFileOperations: a folder that is exchanged for a link at any moment leads no operation out of the workspace that is
-// done with more rights than commands have, and shows none of them the process that does it.
+// TestRacesAgainstFileOperations: a folder that is exchanged for a link at any moment leads no
+// operation out of the workspace that is done with more rights than commands have, and shows none
+// of them the process that does it.
 func TestRacesAgainstFileOperations(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"d/f": "0", "d/environ": "0"}
@@ -51,7 +52,8 @@ func TestRacesAgainstFileOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	output(t, sb, "mkdir /root/outside; echo outside > /root/outside/seen")
-	racer := run(t, sb, sandbox.Command{Argv: []string{"/opt/program"}, Env: map[string]string{"RONDO_TEST_ACTOR": "racer"}, Background: true})
+	racer := run(t, sb, sandbox.Command{Argv: []string{"/opt/program"},
+		Env: map[string]string{"RONDO_TEST_ACTOR": "racer"}, Background: true})
 	applied := 0
 	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); {
 		for _, err := range []error{sb.Apply(t.Context(), change), sb.Unpack(t.Context(), "/app", snapshot)} {
@@ -73,7 +75,8 @@ func TestRacesAgainstFileOperations(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"d/environ", "d/status", "d/mem"} {
-			if data, err := sb.ReadFile(t.Context(), name, 1<<16); err == nil && string(data) != "applied" && string(data) != "0" && len(data) > 0 {
+			if data, err := sb.ReadFile(t.Context(), name, 1<<16); err == nil && string(data) != "applied" &&
+				string(data) != "0" && len(data) > 0 {
 				t.Fatalf("%s reads %q", name, data)
 			}
 		}
@@ -90,8 +93,10 @@ func TestRacesAgainstFileOperations(t *testing.T) {
 func TestSetuidFiles(t *testing.T) {
 	t.Parallel()
 	sb := workspace(t, map[string]string{"file": "0"})
-	got := output(t, sb, "cp /bin/cat own; chmod 6755 own; ./own /proc/self/status | grep -E '^(Cap(Prm|Eff)|NoNewPrivs|Uid)'")
-	for _, want := range []string{"CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Uid:\t0\t0\t0\t0"} {
+	got := output(t, sb,
+		"cp /bin/cat own; chmod 6755 own; ./own /proc/self/status | grep -E '^(Cap(Prm|Eff)|NoNewPrivs|Uid)'")
+	for _, want := range []string{"CapPrm:\t0000000000000000", "CapEff:\t0000000000000000",
+		"NoNewPrivs:\t1", "Uid:\t0\t0\t0\t0"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("without %q:\n%s", want, got)
 		}

@@ -16,7 +16,8 @@ import (
 // reapInterval is how often each process that has made a sandbox looks for what others left behind.
 var reapInterval = 30 * time.Second
 
-// reaping clears what dead owners left behind, now and from time to time for as long as this process lives.
+// reaping clears what dead owners left behind, now and from time to time for as
+// long as this process lives.
 var reaping = sync.OnceFunc(func() {
 	place := findPlacement()
 	reap(place)
@@ -27,8 +28,9 @@ var reaping = sync.OnceFunc(func() {
 	}()
 })
 
-// reap clears what owners that are no more have left behind: control groups, with what still runs in them, and private folders. Mounts
-// need no clearing, as they end with the namespace of the processes that see them.
+// reap clears what owners that are no more have left behind: control groups, with what still runs
+// in them, and private folders. Mounts need no clearing, as they end with the namespace of the
+// processes that see them.
 func reap(place placement) {
 	seen := map[string]bool{}
 	for _, parent := range place.parents {
@@ -71,7 +73,8 @@ func owned(parent string) map[string]ownership {
 	return all
 }
 
-// orphans are what dead owners of this process namespace made in a folder. Of another namespace's owners nothing can be known.
+// orphans are what dead owners of this process namespace made in a folder. Of another namespace's
+// owners nothing can be known.
 func orphans(parent string) []string {
 	if !procIsOurs() {
 		return nil
@@ -85,11 +88,12 @@ func orphans(parent string) []string {
 	return dead
 }
 
-// abandonedAfter is when an empty group counts as left behind whoever made it: with a container its process namespace is gone, and
-// nobody is left who could know the owner.
+// abandonedAfter is when an empty group counts as left behind whoever made it: with a container its
+// process namespace is gone, and nobody is left who could know the owner.
 const abandonedAfter = time.Hour
 
-// abandoned are old groups of other process namespaces. Those in which anything runs the kernel refuses to remove.
+// abandoned are old groups of other process namespaces. Those in which anything runs the
+// kernel refuses to remove.
 func abandoned(parent string) []string {
 	var old []string
 	for name, o := range owned(parent) {
@@ -101,7 +105,8 @@ func abandoned(parent string) []string {
 	return old
 }
 
-// killGroup ends what runs in a control group: at once where the kernel can (v2), else round by round.
+// killGroup ends what runs in a control group: at once where the kernel can
+// (v2), else round by round.
 func killGroup(group string) {
 	if write(filepath.Join(group, "cgroup.kill"), "1") == nil {
 		return
@@ -135,8 +140,8 @@ func removeGroup(folder string) error {
 	}
 }
 
-// groupPrefix starts the name of every group. The rest says whose it is, so that a later start can tell what is left behind:
-// process namespace, process, its start time, number.
+// groupPrefix starts the name of every group. The rest says whose it is, so that a later start can
+// tell what is left behind: process namespace, process, its start time, number.
 const groupPrefix = "rondo-sandbox"
 
 func groupName(number int64) string {
@@ -165,7 +170,8 @@ func startTime(pid int) string {
 	return string(fields[19])
 }
 
-// procIsOurs: below /proc are the processes of this namespace, and not those of one above it, where the same numbers are others.
+// procIsOurs: below /proc are the processes of this namespace, and not those of one above it, where
+// the same numbers are others.
 var procIsOurs = sync.OnceValue(func() bool {
 	link, err := os.Readlink("/proc/self")
 	return err == nil && link == strconv.Itoa(os.Getpid())

@@ -8,8 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/sandboxtest"
 )
 
-// TestRoles: a verifier's sandbox is another user to the host than an agent's, is root to itself all the same, and shares the snapshots of
-// verifiers alone.
+// TestRoles: a verifier's sandbox is another user to the host than an agent's, is root to itself
+// all the same, and shares the snapshots of verifiers alone.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	needOverlay(t)
@@ -18,7 +18,8 @@ func TestRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshots := map[sandbox.Role]*sandbox.Snapshot{sandbox.RoleAgent: use(t, openSnapshots(t, 1<<30), data), sandbox.RoleVerifier: use(t, ofVerifiers, data)}
+	snapshots := map[sandbox.Role]*sandbox.Snapshot{sandbox.RoleAgent: use(t, openSnapshots(t, 1<<30), data),
+		sandbox.RoleVerifier: use(t, ofVerifiers, data)}
 	lent := t.TempDir()
 	if err := os.WriteFile(lent+"/cached", []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
@@ -29,10 +30,12 @@ func TestRoles(t *testing.T) {
 	users := map[sandbox.Role]uint32{}
 	for role, own := range snapshots {
 		for from, snapshot := range snapshots {
-			sb := sandboxtest.New(t, sandbox.Spec{Role: role, Snapshot: snapshot, Mounts: []sandbox.Mount{{Source: lent, Target: "/var/cache/lent", Overlay: true}}})
+			sb := sandboxtest.New(t, sandbox.Spec{Role: role, Snapshot: snapshot,
+				Mounts: []sandbox.Mount{{Source: lent, Target: "/var/cache/lent", Overlay: true}}})
 			want := map[bool]string{true: "overlay", false: "copy"}[snapshot == own]
 			if sb.FSMode() != want || sb.User() != sandbox.UserOwn {
-				t.Errorf("role %d over a snapshot of role %d: %s of %s, want %s", role, from, sb.FSMode(), sb.User(), want)
+				t.Errorf("role %d over a snapshot of role %d: %s of %s, want %s", role, from,
+					sb.FSMode(), sb.User(), want)
 			}
 			got := output(t, sb, "mv dir moved; echo y >> moved/file; echo > new; mkdir folder; "+
 				"echo y >> /var/cache/lent/cached && echo > /var/cache/lent/new && echo lent; stat -c '%U %a %n' . moved/file new folder; id -u")
@@ -42,7 +45,8 @@ func TestRoles(t *testing.T) {
 			users[role] = sb.HostUser(t)
 		}
 	}
-	if users[sandbox.RoleAgent] == users[sandbox.RoleVerifier] || users[sandbox.RoleAgent] == 0 || users[sandbox.RoleVerifier] == 0 {
+	if users[sandbox.RoleAgent] == users[sandbox.RoleVerifier] || users[sandbox.RoleAgent] == 0 ||
+		users[sandbox.RoleVerifier] == 0 {
 		t.Errorf("to the host they are %v", users)
 	}
 }

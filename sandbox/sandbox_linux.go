@@ -19,7 +19,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// answerGrace is how much longer than a command's own limit its answer may take before the sandbox counts as broken.
+// answerGrace is how much longer than a command's own limit its answer may take before the
+// sandbox counts as broken.
 const answerGrace = 15 * time.Second
 
 // operationTime bounds what is not a command: reading, writing, searching, packing.
@@ -28,12 +29,14 @@ const operationTime = 60 * time.Second
 // archiveTime bounds the way of a whole workspace into the sandbox or out of it.
 const archiveTime = 10 * time.Minute
 
-// maxStream bounds what the sandbox, which is not trusted to keep to limits, may send of a change: contents, and a few KiB of headers for each entry.
+// maxStream bounds what the sandbox, which is not trusted to keep to limits, may send of a change:
+// contents, and a few KiB of headers for each entry.
 const maxStream = int64(MaxBytes + MaxFiles*4096)
 
-// Sandbox is one isolated place. Its methods may be called at the same time; each returns ErrClosed, wrapped, once it is closed.
-// Errors are of the infrastructure, but those that wrap fs.ErrNotExist, fs.ErrPermission, ErrTooLarge, ErrInvalid,
-// syscall.ENOSPC and the like, which are the doing of what runs inside.
+// Sandbox is one isolated place. Its methods may be called at the same time; each returns
+// ErrClosed, wrapped, once it is closed. Errors are of the infrastructure, but those that wrap
+// fs.ErrNotExist, fs.ErrPermission, ErrTooLarge, ErrInvalid, syscall.ENOSPC and the like, which are
+// the doing of what runs inside.
 type Sandbox struct {
 	spec      Spec
 	isolation string
@@ -52,7 +55,8 @@ type Sandbox struct {
 	closed       error
 }
 
-// New makes a sandbox. Where the kernel refuses, the error says what and why, unless spec.AllowInsecure is set.
+// New makes a sandbox. Where the kernel refuses, the error says what and why, unless
+// spec.AllowInsecure is set.
 func New(ctx context.Context, spec Spec) (*Sandbox, error) {
 	spec = spec.withDefaults()
 	if err := spec.validate(); err != nil {
@@ -85,7 +89,8 @@ func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
 	if level == IsolationNamespaces {
 		s, err := launch(ctx, spec, level, hostView{})
 		if errors.Is(err, wire.ErrRefused) && spec.Snapshot != nil && spec.Snapshot.from != nil {
-			spec.Snapshot = &Snapshot{fetch: spec.Snapshot.fetch} // perhaps it is the shared mount that the kernel refuses
+			// perhaps it is the shared mount that the kernel refuses
+			spec.Snapshot = &Snapshot{fetch: spec.Snapshot.fetch}
 			return launch(ctx, spec, level, hostView{})
 		}
 		return s, err
@@ -113,7 +118,8 @@ func create(ctx context.Context, spec Spec, level string) (*Sandbox, error) {
 	return s, nil
 }
 
-// launch starts the first process, puts it under its limits while it waits, and lets it build the sandbox.
+// launch starts the first process, puts it under its limits while it waits, and
+// lets it build the sandbox.
 func launch(ctx context.Context, spec Spec, level string, own hostView) (*Sandbox, error) {
 	s := &Sandbox{spec: spec, isolation: level, private: own.folder, user: own.user}
 	if level == IsolationNamespaces && os.Geteuid() == 0 {
@@ -129,7 +135,9 @@ func launch(ctx context.Context, spec Spec, level string, own hostView) (*Sandbo
 		err = errors.Join(explain(err), s.process.lastWords())
 		_ = s.Close()
 		if first.waited && ctx.Err() == nil {
-			return launch(ctx, spec, level, own) // perhaps it is that it waited; another one that did may follow, but in the end comes a new one
+			// perhaps it is that it waited; another one that did may follow, but
+			// in the end comes a new one
+			return launch(ctx, spec, level, own)
 		}
 		return nil, err
 	}
@@ -192,8 +200,9 @@ func (s *Sandbox) boot(ctx context.Context) error {
 // Isolation is the level that the kernel allowed, one of Isolations.
 func (s *Sandbox) Isolation() string { return s.isolation }
 
-// SharedInodes lists the places inside that show inodes of the host: programs of two sandboxes that both see one can pass bits by its locks.
-// There are none where the owner is root and the host has mounted nothing below its system folders; without namespaces it is the whole tree.
+// SharedInodes lists the places inside that show inodes of the host: programs of two sandboxes that
+// both see one can pass bits by its locks. There are none where the owner is root and the host has
+// mounted nothing below its system folders; without namespaces it is the whole tree.
 func (s *Sandbox) SharedInodes() []string {
 	if s.isolation != IsolationNamespaces {
 		return []string{"/"}
@@ -201,7 +210,8 @@ func (s *Sandbox) SharedInodes() []string {
 	return s.sharedInodes
 }
 
-// User tells whom the sandbox's processes are to the host: with UserOwn they are someone whom no process of another role's sandbox is.
+// User tells whom the sandbox's processes are to the host: with UserOwn they are someone whom no
+// process of another role's sandbox is.
 func (s *Sandbox) User() string {
 	if s.user == 0 {
 		return UserShared
@@ -209,8 +219,8 @@ func (s *Sandbox) User() string {
 	return UserOwn
 }
 
-// Cgroup tells what kind of control groups limit the sandbox, "v1" or "v2"; with "none" memory is limited by polling, processes by a
-// resource limit.
+// Cgroup tells what kind of control groups limit the sandbox, "v1" or "v2"; with "none" memory is
+// limited by polling, processes by a resource limit.
 func (s *Sandbox) Cgroup() string {
 	if !s.group.limitsMemory() {
 		return "none"
@@ -218,11 +228,12 @@ func (s *Sandbox) Cgroup() string {
 	return s.group.place.version
 }
 
-// MemoryBytes is the memory that the sandbox's control group counts now, files on its disk included; 0 without a group.
+// MemoryBytes is the memory that the sandbox's control group counts now, files on its disk
+// included; 0 without a group.
 func (s *Sandbox) MemoryBytes() int64 { return s.group.memory() }
 
-// FSMode tells how the workspace came to be: "overlay", over a snapshot that others share, its changes in memory or on a disk of its own; or
-// "copy", all of it there.
+// FSMode tells how the workspace came to be: "overlay", over a snapshot that others share, its
+// changes in memory or on a disk of its own; or "copy", all of it there.
 func (s *Sandbox) FSMode() string {
 	if s.shared {
 		return "overlay"
@@ -233,7 +244,8 @@ func (s *Sandbox) FSMode() string {
 // Workdir is the workspace's absolute path inside.
 func (s *Sandbox) Workdir() string { return s.spec.Workdir }
 
-// Close kills everything inside and gives back what the sandbox held. It may be called more than once.
+// Close kills everything inside and gives back what the sandbox held. It may
+// be called more than once.
 func (s *Sandbox) Close() error {
 	s.closing.Do(func() {
 		s.conn.close(ErrClosed)
@@ -263,9 +275,11 @@ func (s *Sandbox) letGo() {
 }
 
 // operate runs an operation that answers bytes, at most limit of them.
-func (s *Sandbox) operate(ctx context.Context, request wire.Request, limit int64, body []byte) (wire.Response, []byte, error) {
+func (s *Sandbox) operate(ctx context.Context, request wire.Request, limit int64,
+	body []byte) (wire.Response, []byte, error) {
 	if strings.ContainsRune(request.Path, 0) {
-		return wire.Response{}, nil, fmt.Errorf("%s %q: %w: a zero byte in the path", request.Op, request.Path, ErrInvalid)
+		return wire.Response{}, nil, fmt.Errorf("%s %q: %w: a zero byte in the path", request.Op,
+			request.Path, ErrInvalid)
 	}
 	ctx, cancel := context.WithTimeout(ctx, operationTime)
 	defer cancel()
@@ -283,7 +297,8 @@ func (s *Sandbox) resolve(name string) string {
 	return path.Join(s.spec.Workdir, name)
 }
 
-// ReadFile reads a regular file; a larger one than max gives ErrTooLarge. Relative paths are relative to the workspace.
+// ReadFile reads a regular file; a larger one than max gives ErrTooLarge. Relative paths are
+// relative to the workspace.
 func (s *Sandbox) ReadFile(ctx context.Context, name string, max int64) ([]byte, error) {
 	if max < 0 || max > MaxArchive {
 		return nil, fmt.Errorf("read %s: %w: limit of %d bytes", name, ErrInvalid, max)
@@ -305,22 +320,26 @@ func (s *Sandbox) Stat(ctx context.Context, name string) (FileState, error) {
 	if err != nil {
 		return FileState{}, err
 	}
-	return FileState{Size: found.Size, Changed: time.Unix(0, found.Changed), Mode: fs.FileMode(found.Mode), Links: found.Links, Inode: found.Inode}, nil
+	return FileState{Size: found.Size, Changed: time.Unix(0, found.Changed), Mode: fs.FileMode(found.Mode),
+		Links: found.Links, Inode: found.Inode}, nil
 }
 
-// WriteFile replaces a file's content and makes the folders above it. Mode 0 keeps the mode of a file that is there.
+// WriteFile replaces a file's content and makes the folders above it. Mode 0 keeps the mode
+// of a file that is there.
 func (s *Sandbox) WriteFile(ctx context.Context, name string, data []byte, mode fs.FileMode) error {
 	if int64(len(data)) > s.spec.Limits.DiskBytes {
 		return fmt.Errorf("write %s: %w", name, syscall.ENOSPC)
 	}
-	_, _, err := s.operate(ctx, wire.Request{Op: wire.OpWrite, Path: s.resolve(name), Mode: uint32(mode.Perm())}, 0, data)
+	_, _, err := s.operate(ctx, wire.Request{Op: wire.OpWrite, Path: s.resolve(name), Mode: uint32(mode.Perm())}, 0,
+		data)
 	return err
 }
 
 // maxListing bounds the bytes of one listing.
 const maxListing = 1 << 20
 
-// List answers the names in a folder, sorted, those of folders with a slash at the end, and whether that is all of them.
+// List answers the names in a folder, sorted, those of folders with a slash at the end, and
+// whether that is all of them.
 func (s *Sandbox) List(ctx context.Context, name string) (names []string, complete bool, err error) {
 	response, data, err := s.operate(ctx, wire.Request{Op: wire.OpList, Path: s.resolve(name)}, maxListing, nil)
 	if err != nil || len(data) == 0 {
@@ -338,15 +357,17 @@ const (
 	maxGrepMatches = 5000
 )
 
-// Grep searches a file, or the text files below a folder but hidden ones, and answers lines of path:line:text. Bad patterns
-// give ErrInvalid.
+// Grep searches a file, or the text files below a folder but hidden ones, and answers lines of
+// path:line:text. Bad patterns give ErrInvalid.
 func (s *Sandbox) Grep(ctx context.Context, name string, query Grep) ([]byte, error) {
 	sent := wire.Grep{
-		Pattern: query.Pattern, Label: query.Label, Glob: query.Glob, Type: query.Type, Mode: query.Mode, Before: query.Before, After: query.After,
+		Pattern: query.Pattern, Label: query.Label, Glob: query.Glob, Type: query.Type, Mode: query.Mode,
+		Before: query.Before, After: query.After,
 		IgnoreCase: query.IgnoreCase, Multiline: query.Multiline, HeadLimit: min(query.HeadLimit, maxGrepMatches),
 		MaxBytes: maxGrepOutput, DeadlineSeconds: grepSeconds,
 	}
-	_, data, err := s.operate(ctx, wire.Request{Op: wire.OpGrep, Path: s.resolve(name), Grep: &sent}, maxGrepOutput+grepOverhead, nil)
+	_, data, err := s.operate(ctx, wire.Request{Op: wire.OpGrep, Path: s.resolve(name), Grep: &sent},
+		maxGrepOutput+grepOverhead, nil)
 	return data, err
 }
 
@@ -366,8 +387,9 @@ func (s *Sandbox) SetBase(ctx context.Context) error {
 	return err
 }
 
-// Changes answers an archive of all that differs from the base: additions, edits, modes, links and deletions; nil when nothing
-// does. Equal workspaces over equal bases give equal bytes. More than MaxChange of them give ErrTooLarge; see ChangesTo.
+// Changes answers an archive of all that differs from the base: additions, edits, modes, links and
+// deletions; nil when nothing does. Equal workspaces over equal bases give equal bytes. More than
+// MaxChange of them give ErrTooLarge; see ChangesTo.
 func (s *Sandbox) Changes(ctx context.Context) ([]byte, error) {
 	blocks := archive.Blocks{Limit: MaxChange}
 	compressed, err := archive.Compress(&blocks)
@@ -384,8 +406,9 @@ func (s *Sandbox) Changes(ctx context.Context) ([]byte, error) {
 	return bytes.Join(blocks.Pieces, nil), nil
 }
 
-// ChangesTo writes the archive of Changes to w as it comes, uncompressed. When nothing differs, or with an error, what it wrote is void. More
-// than MaxBytes of contents, or than the disk holds, give ErrTooLarge.
+// ChangesTo writes the archive of Changes to w as it comes, uncompressed. When nothing differs,
+// or with an error, what it wrote is void. More than MaxBytes of contents, or than the disk
+// holds, give ErrTooLarge.
 func (s *Sandbox) ChangesTo(ctx context.Context, w io.Writer) (ChangeFound, error) {
 	ctx, cancel := context.WithTimeout(ctx, archiveTime)
 	defer cancel()
@@ -404,7 +427,8 @@ func (s *Sandbox) ChangesTo(ctx context.Context, w io.Writer) (ChangeFound, erro
 	return ChangeFound{response.Differs, response.Links}, s.failed(string(wire.OpChanges), err, kills)
 }
 
-// Apply writes an archive of Changes over the workspace, which must hold the same base. The base stays what it was.
+// Apply writes an archive of Changes over the workspace, which must hold the same base.
+// The base stays what it was.
 func (s *Sandbox) Apply(ctx context.Context, changes []byte) error {
 	return s.ApplyFrom(ctx, Bytes(changes))
 }

@@ -20,14 +20,16 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/loopdisk"
 )
 
-// Snapshots keeps snapshots unpacked in a folder, each once and by its digest, for all sandboxes that begin with it, also those of other
-// processes that use the folder. Where no overlay can be mounted, which takes the host's root, each sandbox gets a copy instead, and the
-// folder stays empty; a nil *Snapshots does the same.
+// Snapshots keeps snapshots unpacked in a folder, each once and by its digest, for all sandboxes
+// that begin with it, also those of other processes that use the folder. Where no overlay can be
+// mounted, which takes the host's root, each sandbox gets a copy instead, and the folder stays
+// empty; a nil *Snapshots does the same.
 type Snapshots struct {
 	dir  string
 	role Role
 	most int64
-	// over: more than most is there, as far as is known. To look takes a while where there are many.
+	// over: more than most is there, as far as is known. To look takes a
+	// while where there are many.
 	over atomic.Bool
 	mu   sync.Mutex
 	used map[string]*unpacked // by digest
@@ -41,8 +43,9 @@ type unpacked struct {
 	whole bool     // it was looked through once
 }
 
-// Snapshot is what workspaces of sandboxes begin with: see Spec.Snapshot. Whoever has it from Use releases it when it makes no more
-// sandboxes with it; those that there are hold on to it themselves.
+// Snapshot is what workspaces of sandboxes begin with: see Spec.Snapshot. Whoever has it
+// from Use releases it when it makes no more sandboxes with it; those that there are
+// hold on to it themselves.
 type Snapshot struct {
 	fetch   Fetch
 	from    *Snapshots // nil: every sandbox gets a copy
@@ -62,9 +65,10 @@ func (s *Snapshot) hold() (release func()) {
 	return func() { s.from.drop(s.place) }
 }
 
-// OpenSnapshots uses a folder, which it makes, for sandboxes of one role; those of another get copies. When unpacked snapshots take more than
-// most bytes, those that were not used for the longest time and are not used now are thrown away. What a process left there half unpacked is
-// cleared away.
+// OpenSnapshots uses a folder, which it makes, for sandboxes of one role; those of another
+// get copies. When unpacked snapshots take more than most bytes, those that were not used for
+// the longest time and are not used now are thrown away. What a process left there half
+// unpacked is cleared away.
 func OpenSnapshots(dir string, role Role, most int64) (*Snapshots, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -98,8 +102,9 @@ const (
 	lockSuffix = ".lock"
 )
 
-// Use makes a snapshot ready, whose archive has a SHA-256 digest and comes from fetch. What was unpacked before is looked through once by each
-// process that uses it, and unpacked again where it is not what it was.
+// Use makes a snapshot ready, whose archive has a SHA-256 digest and comes from fetch. What
+// was unpacked before is looked through once by each process that uses it, and unpacked again
+// where it is not what it was.
 func (s *Snapshots) Use(ctx context.Context, digest string, fetch Fetch) (*Snapshot, error) {
 	if s == nil || os.Geteuid() != 0 {
 		return &Snapshot{fetch: fetch, release: func() {}}, nil
@@ -118,7 +123,8 @@ func (s *Snapshots) Use(ctx context.Context, digest string, fetch Fetch) (*Snaps
 	defer u.mu.Unlock()
 	if u.users == 0 {
 		err := s.take(ctx, u, digest, fetch)
-		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) { // root of a user namespace, or without its rights
+		// root of a user namespace, or without its rights
+		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) {
 			return &Snapshot{fetch: fetch, release: func() {}}, nil
 		}
 		if err != nil {
@@ -160,8 +166,9 @@ func (s *Snapshots) take(ctx context.Context, u *unpacked, digest string, fetch 
 	return nil
 }
 
-// ready leaves the lock shared. To unpack takes the lock alone, and whoever does not get it at once looks again: who has it may be
-// unpacking, and whoever uses the snapshot shares the lock for as long as a rollout lasts.
+// ready leaves the lock shared. To unpack takes the lock alone, and whoever does not get it at once
+// looks again: who has it may be unpacking, and whoever uses the snapshot shares the lock for as
+// long as a rollout lasts.
 func (s *Snapshots) ready(ctx context.Context, u *unpacked, digest string, fetch Fetch, lock *os.File) error {
 	for unpacked, paused := 0, time.Duration(0); unpacked <= mostUnpacked && paused <= mostPaused; {
 		if err := flock(ctx, lock, unix.LOCK_SH); err != nil {
@@ -194,7 +201,8 @@ func (s *Snapshots) ready(ctx context.Context, u *unpacked, digest string, fetch
 }
 
 const (
-	// mostUnpacked and mostPaused bound the tries to unpack a snapshot that others damage, hold or throw away. To unpack a large one takes as long as it takes.
+	// mostUnpacked and mostPaused bound the tries to unpack a snapshot that others damage, hold or
+	// throw away. To unpack a large one takes as long as it takes.
 	mostUnpacked = 3
 	mostPaused   = time.Minute
 	lockPause    = 10 * time.Millisecond
@@ -231,7 +239,8 @@ func (s *Snapshots) unpack(ctx context.Context, digest string, fetch Fetch) erro
 	}
 	defer data.Close()
 	half := s.path(digest, halfSuffix)
-	if err := errors.Join(os.RemoveAll(half), os.RemoveAll(s.path(digest, "")), os.MkdirAll(filepath.Join(half, treeName), 0o755)); err != nil {
+	if err := errors.Join(os.RemoveAll(half), os.RemoveAll(s.path(digest, "")),
+		os.MkdirAll(filepath.Join(half, treeName), 0o755)); err != nil {
 		return err
 	}
 	sum := sha256.New()
@@ -249,7 +258,8 @@ func (s *Snapshots) unpack(ctx context.Context, digest string, fetch Fetch) erro
 	return nil
 }
 
-// fill unpacks an archive into a folder's tree, which becomes the sandbox's user's, and writes its base down.
+// fill unpacks an archive into a folder's tree, which becomes the sandbox's user's,
+// and writes its base down.
 func fill(folder string, data io.Reader, user int) error {
 	root, err := os.OpenRoot(filepath.Join(folder, treeName))
 	if err != nil {
@@ -312,8 +322,8 @@ type keptSnapshot struct {
 	bytes  int64
 }
 
-// evict throws snapshots away until those that are left fit, the longest unused first. What cannot be thrown away now is left to the
-// next time.
+// evict throws snapshots away until those that are left fit, the longest unused first. What cannot
+// be thrown away now is left to the next time.
 func (s *Snapshots) evict() {
 	all, total := s.list()
 	defer func() { s.over.Store(total > s.most) }()

@@ -26,7 +26,8 @@ import (
 func use(t *testing.T, snapshots *sandbox.Snapshots, data []byte) *sandbox.Snapshot {
 	t.Helper()
 	sum := sha256.Sum256(data)
-	s, err := snapshots.Use(t.Context(), hex.EncodeToString(sum[:]), func(context.Context) (io.ReadCloser, error) { return sandbox.Bytes(data).Open() })
+	s, err := snapshots.Use(t.Context(), hex.EncodeToString(sum[:]),
+		func(context.Context) (io.ReadCloser, error) { return sandbox.Bytes(data).Open() })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,8 @@ func needOverlay(t *testing.T) {
 	}
 }
 
-// edits is a script of random changes to a small tree, any of which may fail. What it does depends on the seed alone.
+// edits is a script of random changes to a small tree, any of which may fail. What it does
+// depends on the seed alone.
 func edits(random *rand.Rand) string {
 	path := func() string {
 		parts := make([]string, 1+random.IntN(3))
@@ -73,22 +75,26 @@ func edits(random *rand.Rand) string {
 	for range 12 {
 		one, other := path(), path()
 		script.WriteString([]string{
-			"echo " + other + " > " + one, "echo more >> " + one, "mv -T " + one + " " + other, "mv " + one + " " + other, "rm -rf " + one,
-			"mkdir -p " + one, "ln -sfn " + other + " " + one, "ln -f " + one + " " + other, "chmod 700 " + one, "chmod 555 " + one, "chmod 000 " + one, "touch " + one,
-			"rm -rf " + one + "; echo file > " + one, "rm -rf " + one + "; mkdir " + one, "rm -rf /tmp/y; cp -r " + one + " /tmp/y; mv /tmp/y " + other, "rmdir " + one, "true > " + one,
+			"echo " + other + " > " + one, "echo more >> " + one, "mv -T " + one + " " + other,
+			"mv " + one + " " + other, "rm -rf " + one,
+			"mkdir -p " + one, "ln -sfn " + other + " " + one, "ln -f " + one + " " + other, "chmod 700 " + one,
+			"chmod 555 " + one, "chmod 000 " + one, "touch " + one,
+			"rm -rf " + one + "; echo file > " + one, "rm -rf " + one + "; mkdir " + one,
+			"rm -rf /tmp/y; cp -r " + one + " /tmp/y; mv /tmp/y " + other, "rmdir " + one, "true > " + one,
 			"rm -f " + one + "; echo " + one + " > " + one, "mv " + one + " x; mv x " + one,
 		}[random.IntN(19)] + "\n")
 	}
 	return "exec 2>/dev/null\n" + script.String() + "true"
 }
 
-// TestOverlayLikeCopy: whatever is done to a workspace, its change is the same, byte for byte, over a shared snapshot and in a copy, and
-// can be laid over either.
+// TestOverlayLikeCopy: whatever is done to a workspace, its change is the same, byte for byte, over
+// a shared snapshot and in a copy, and can be laid over either.
 func TestOverlayLikeCopy(t *testing.T) {
 	t.Parallel()
 	needOverlay(t)
 	files := map[string]string{}
-	for _, name := range []string{"a/a/a", "a/a/b", "a/b", "b/a/c", "b/b/b", "c", "d/d/d", "d/e", "e/a", "e/b/a", "e/b/b"} {
+	for _, name := range []string{"a/a/a", "a/a/b", "a/b", "b/a/c", "b/b/b", "c", "d/d/d", "d/e",
+		"e/a", "e/b/a", "e/b/b"} {
 		files[name] = name + "\n"
 	}
 	data, snapshots := sandboxtest.Pack(t, files), openSnapshots(t, 1<<30)
@@ -117,7 +123,8 @@ func TestOverlayLikeCopy(t *testing.T) {
 			if !bytes.Equal(got, want) {
 				gotIn, _ := sandbox.Contents(sandbox.Bytes(got))
 				wantIn, _ := sandbox.Contents(sandbox.Bytes(want))
-				t.Fatalf("seed %d: after\n%s\nthe change over the shared snapshot is\n%v\nand that of the copy\n%v", seed, script, gotIn, wantIn)
+				t.Fatalf("seed %d: after\n%s\nthe change over the shared snapshot is\n%v\nand that of the copy\n%v",
+					seed, script, gotIn, wantIn)
 			}
 			if !bytes.Equal(got, last) {
 				different++
@@ -146,29 +153,33 @@ func TestOverlayLikeCopy(t *testing.T) {
 	}
 }
 
-// TestSharedSnapshots: what one sandbox does is not seen in another one, folders can be renamed, and the snapshot's disk is no way around
-// the limit.
+// TestSharedSnapshots: what one sandbox does is not seen in another one, folders can be renamed,
+// and the snapshot's disk is no way around the limit.
 func TestSharedSnapshots(t *testing.T) {
 	t.Parallel()
 	needOverlay(t)
-	data := sandboxtest.Pack(t, map[string]string{"src/a.sh": "#!/bin/sh\necho a\n", "src/b": "b", "link/x": "x", "big": strings.Repeat("0", 3<<20)})
+	data := sandboxtest.Pack(t, map[string]string{"src/a.sh": "#!/bin/sh\necho a\n", "src/b": "b", "link/x": "x",
+		"big": strings.Repeat("0", 3<<20)})
 	snapshots := openSnapshots(t, 1<<30)
 	spec := sandbox.Spec{Snapshot: use(t, snapshots, data), Limits: sandbox.Limits{DiskBytes: 2 << 20}}
 	first, second := sandboxtest.New(t, spec), sandboxtest.New(t, spec)
 	output(t, first, "mv src moved; echo x >> moved/b; rm -r link; ln -s /etc link")
-	if got := output(t, first, "stat -c '%U %a %n' . moved moved/a.sh; sh moved/a.sh; cat moved/b"); got != "root 755 .\nroot 755 moved\nroot 755 moved/a.sh\na\nbx" {
+	if got := output(t, first,
+		"stat -c '%U %a %n' . moved moved/a.sh; sh moved/a.sh; cat moved/b"); got != "root 755 .\nroot 755 moved\nroot 755 moved/a.sh\na\nbx" {
 		t.Errorf("it has %q", got)
 	}
 	if got := output(t, second, "ls; cat src/b link/x"); got != "big\nlink\nsrc\nbx" {
 		t.Errorf("the other one has %q", got)
 	}
-	for _, command := range []string{"chmod 600 big", "head -c 1500000 /dev/zero > /tmp/x && head -c 1500000 /dev/zero > y"} {
+	for _, command := range []string{"chmod 600 big",
+		"head -c 1500000 /dev/zero > /tmp/x && head -c 1500000 /dev/zero > y"} {
 		if result := run(t, second, sh(command)); result.ExitCode == 0 {
 			t.Errorf("%s goes beyond the limit of the disk", command)
 		}
 	}
 	output(t, second, "rm -f /tmp/x y; test $(stat -c %s big) = 3145728")
-	for _, escape := range []string{"mount -o remount,rw /app", "umount /app", "setfattr -n trusted.overlay.redirect -v /etc src", "mknod src/dev c 0 0"} {
+	for _, escape := range []string{"mount -o remount,rw /app", "umount /app",
+		"setfattr -n trusted.overlay.redirect -v /etc src", "mknod src/dev c 0 0"} {
 		if result := run(t, second, sh(escape)); result.ExitCode == 0 {
 			t.Errorf("%s is possible", escape)
 		}
@@ -176,7 +187,8 @@ func TestSharedSnapshots(t *testing.T) {
 	unpackedOnce := 0
 	for range 3 {
 		sum := sha256.Sum256(data)
-		again, err := snapshots.Use(t.Context(), hex.EncodeToString(sum[:]), func(context.Context) (io.ReadCloser, error) { unpackedOnce++; return sandbox.Bytes(data).Open() })
+		again, err := snapshots.Use(t.Context(), hex.EncodeToString(sum[:]),
+			func(context.Context) (io.ReadCloser, error) { unpackedOnce++; return sandbox.Bytes(data).Open() })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,8 +199,9 @@ func TestSharedSnapshots(t *testing.T) {
 	}
 }
 
-// TestSnapshotsInAFolder: one is unpacked once by several processes that want it at the same time, again where it was damaged or left half
-// unpacked, and thrown away when it is not used and others need the room.
+// TestSnapshotsInAFolder: one is unpacked once by several processes that want it at the same
+// time, again where it was damaged or left half unpacked, and thrown away when it is not used
+// and others need the room.
 func TestSnapshotsInAFolder(t *testing.T) {
 	t.Parallel()
 	needOverlay(t)
@@ -197,7 +210,11 @@ func TestSnapshotsInAFolder(t *testing.T) {
 	pack := func(name string) (digest string, fetch sandbox.Fetch) {
 		data := sandboxtest.Pack(t, map[string]string{name: strings.Repeat(name, 100_000), "other": "x"})
 		sum := sha256.Sum256(data)
-		return hex.EncodeToString(sum[:]), func(context.Context) (io.ReadCloser, error) { fetched.Add(1); return sandbox.Bytes(data).Open() }
+		return hex.EncodeToString(sum[:]), func(context.Context) (io.ReadCloser,
+			error) {
+			fetched.Add(1)
+			return sandbox.Bytes(data).Open()
+		}
 	}
 	open := func(most int64) *sandbox.Snapshots {
 		s, err := sandbox.OpenSnapshots(dir, sandbox.RoleAgent, most)
@@ -208,7 +225,8 @@ func TestSnapshotsInAFolder(t *testing.T) {
 	}
 	a, fetchA := pack("a")
 	half := filepath.Join(dir, a+".half")
-	if err := errors.Join(os.MkdirAll(filepath.Join(half, "tree"), 0o755), os.WriteFile(filepath.Join(half, "tree/a"), nil, 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(half, "tree"), 0o755),
+		os.WriteFile(filepath.Join(half, "tree/a"), nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	var users sync.WaitGroup
@@ -288,7 +306,8 @@ func TestSnapshotsInAFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			sb := sandboxtest.New(t, sandbox.Spec{Snapshot: again})
-			if got := output(t, sb, "ls; head -c 3 a; stat -c %s a"); got != "a\nother\naaa100000" || fetched.Load() != before+1 || changes(t, sb) != nil {
+			if got := output(t, sb, "ls; head -c 3 a; stat -c %s a"); got != "a\nother\naaa100000" ||
+				fetched.Load() != before+1 || changes(t, sb) != nil {
 				t.Errorf("%s: fetched %d times more, %q", what, fetched.Load()-before, got)
 			}
 			sb.Close()
@@ -304,7 +323,8 @@ func TestSnapshotsInAFolder(t *testing.T) {
 	}
 }
 
-// TestSlowSnapshot: a snapshot whose unpacking takes an hour is ready then, for who unpacks it and for another process that waits.
+// TestSlowSnapshot: a snapshot whose unpacking takes an hour is ready then, for who unpacks it and
+// for another process that waits.
 func TestSlowSnapshot(t *testing.T) {
 	t.Parallel()
 	needOverlay(t)

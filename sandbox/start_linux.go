@@ -15,8 +15,9 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/agent"
 )
 
-// When the owner is root, root inside is mapped to a user of the host by its role: one for agents and whatever else, one for verifiers, and one
-// for code under test. All have the group of the first. They lie in a range that no distribution and no container runtime gives to anyone.
+// When the owner is root, root inside is mapped to a user of the host by its role: one for agents
+// and whatever else, one for verifiers, and one for code under test. All have the group of the
+// first. They lie in a range that no distribution and no container runtime gives to anyone.
 const (
 	hostUser      = 1_879_048_192
 	verifierUser  = hostUser + 1
@@ -41,8 +42,8 @@ type process struct {
 	stderr  *os.File
 }
 
-// start starts a program in a group, as the first process of new namespaces, or of none, and where the owner is root as a user. It
-// waits for what boot sends.
+// start starts a program in a group, as the first process of new namespaces, or of none, and where
+// the owner is root as a user. It waits for what boot sends.
 func start(of kind, group *cgroup) (*process, error) {
 	program, err := firstProgram()
 	if err != nil {
@@ -62,8 +63,8 @@ func start(of kind, group *cgroup) (*process, error) {
 	p.command = &exec.Cmd{
 		Path: program.path(), Args: []string{agent.InitName}, Stderr: p.stderr, Dir: "/",
 		ExtraFiles: []*os.File{inner},
-		// Two threads of Go code are enough for an init, and its memory is part of the sandbox's; nothing of the owner's environment
-		// is known inside.
+		// Two threads of Go code are enough for an init, and its memory is part of the sandbox's;
+		// nothing of the owner's environment is known inside.
 		Env:         []string{"GOMAXPROCS=2", "GOMEMLIMIT=64MiB", "GOTRACEBACK=single", "PATH=/usr/bin:/bin"},
 		SysProcAttr: attributes(of),
 	}
@@ -76,7 +77,8 @@ func start(of kind, group *cgroup) (*process, error) {
 	return p, nil
 }
 
-// scratchFile is a file without a name, in memory where the system has such files: a sandbox inside of a sandbox has none.
+// scratchFile is a file without a name, in memory where the system has such files: a sandbox
+// inside of a sandbox has none.
 func scratchFile(name string) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err == nil {
@@ -107,11 +109,13 @@ func attributes(of kind) *syscall.SysProcAttr {
 		return attr
 	}
 	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	attr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
+	attr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET |
+		syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 	user, group := os.Geteuid(), os.Getegid()
 	if user == 0 {
-		// The process starts as the host's root without rights over the host, so that it can open what it is to mount, and keeps its
-		// rights inside across exec only as ambient capabilities; then it becomes the mapped user.
+		// The process starts as the host's root without rights over the host, so that it can open
+		// what it is to mount, and keeps its rights inside across exec only as ambient
+		// capabilities; then it becomes the mapped user.
 		user, group = int(of.user), hostUser
 		attr.GidMappingsEnableSetgroups = true
 		for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
@@ -121,7 +125,8 @@ func attributes(of kind) *syscall.SysProcAttr {
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: user, Size: 1}}
 	if os.Geteuid() == 0 && user != hostUser {
 		// Tool chains' caches belong to the other user: what is not mapped, no overlay can copy up.
-		attr.UidMappings = append(attr.UidMappings, syscall.SysProcIDMap{ContainerID: nobody, HostID: hostUser, Size: 1})
+		attr.UidMappings = append(attr.UidMappings, syscall.SysProcIDMap{ContainerID: nobody,
+			HostID: hostUser, Size: 1})
 	}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: group, Size: 1}}
 	return attr
@@ -157,13 +162,15 @@ func fork(p *process, group *cgroup) error {
 
 func (p *process) pid() int { return p.command.Process.Pid }
 
-// kill ends the process and with it, as it is the first of its namespace, all others; the kernel lets go of it last.
+// kill ends the process and with it, as it is the first of its namespace, all others; the
+// kernel lets go of it last.
 func (p *process) kill() {
 	_ = p.command.Process.Kill()
 	_ = p.command.Wait()
 }
 
-// leave waits until a process without namespaces, whose socket was closed, has killed what it started.
+// leave waits until a process without namespaces, whose socket was closed,
+// has killed what it started.
 func (p *process) leave() {
 	overdue := time.AfterFunc(leaveTime, func() { _ = p.command.Process.Kill() })
 	defer overdue.Stop()

@@ -5,7 +5,8 @@ import (
 	"io"
 )
 
-// follower hands the output of one command to the caller's writers. The sandbox is not trusted to keep to the limit.
+// follower hands the output of one command to the caller's writers. The sandbox is not
+// trusted to keep to the limit.
 type follower struct {
 	writers [2]io.Writer
 	left    [2]int

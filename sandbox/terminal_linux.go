@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// attached is a program inside whose input and output are here. Read gives what it writes, and io.EOF when it has ended; Write is its input.
+// attached is a program inside whose input and output are here. Read gives what it writes, and
+// io.EOF when it has ended; Write is its input.
 type attached struct {
 	sandbox *Sandbox
 	id      uint64
@@ -18,11 +19,12 @@ type attached struct {
 	last    []byte // the end of its standard error
 }
 
-// Terminal is a program that runs at a terminal of its own inside. Read gives what it shows, and io.EOF when it has ended; Write types.
+// Terminal is a program that runs at a terminal of its own inside. Read gives what it shows, and
+// io.EOF when it has ended; Write types.
 type Terminal struct{ attached }
 
-// Terminal starts a program at a terminal, without a limit on its time. Stdin, Wall and Background of the command mean nothing.
-// It ends with its sandbox.
+// Terminal starts a program at a terminal, without a limit on its time. Stdin, Wall and Background
+// of the command mean nothing. It ends with its sandbox.
 func (s *Sandbox) Terminal(ctx context.Context, c Command, rows, columns int) (*Terminal, error) {
 	t, err := s.attach(ctx, c, wire.Request{Op: wire.OpTerminal, Rows: cells(rows), Columns: cells(columns)})
 	if err != nil {
@@ -89,12 +91,14 @@ func (t *Terminal) Resize(rows, columns int) error {
 // ExitCode is that of Result, once Read has answered io.EOF.
 func (t *attached) ExitCode() int { return t.code }
 
-// Complaint is the end of what a program at pipes wrote to its standard error, once Read has answered io.EOF.
+// Complaint is the end of what a program at pipes wrote to its standard error, once
+// Read has answered io.EOF.
 func (p *Pipes) Complaint() []byte { return p.last }
 
 func (t *attached) call(request wire.Request, keys []byte) (wire.Response, []byte, error) {
 	request.Target = t.id
-	response, shown, err := t.sandbox.conn.call(context.Background(), request, wire.MaxTerminalRead, keys) // closing the sandbox ends it
+	// closing the sandbox ends it
+	response, shown, err := t.sandbox.conn.call(context.Background(), request, wire.MaxTerminalRead, keys)
 	if err != nil {
 		err = fmt.Errorf("program of sandbox %s: %w", t.sandbox.spec.Name, err)
 	}

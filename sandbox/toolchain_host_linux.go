@@ -11,21 +11,23 @@ import (
 	"sync"
 )
 
-// interpreter is a tool chain of which the folder that the host's own program lies in is all. It brings no cache along.
+// interpreter is a tool chain of which the folder that the host's own program lies in is all.
+// It brings no cache along.
 type interpreter struct {
 	program string
 	ask     []string // its arguments that make it print where its files are
 	up      int      // how many folders above what it prints they begin
 }
 
-// interpreters are those that are known. Of Python the base is taken and not a virtual environment: what the task's packages are, its workspace or
-// its image says.
+// interpreters are those that are known. Of Python the base is taken and not a virtual environment:
+// what the task's packages are, its workspace or its image says.
 var interpreters = map[string]interpreter{
 	"python": {program: "python3", ask: []string{"-I", "-c", "import sys; print(sys.base_prefix)"}},
 	"node":   {program: "node", ask: []string{"-p", "process.execPath"}, up: 2},
 }
 
-// mounts answers what shows the interpreter in a sandbox, and its variables. What lies in /usr is seen there anyway.
+// mounts answers what shows the interpreter in a sandbox, and its variables. What lies in
+// /usr is seen there anyway.
 func (i interpreter) mounts(prefix string) (mounts []Mount, env map[string]string) {
 	if prefix != "/usr" && !strings.HasPrefix(prefix, "/usr/") {
 		mounts = []Mount{{Source: prefix, Target: prefix}}

@@ -21,7 +21,8 @@ const goCache = "/var/cache/go-build"
 
 // goEnv makes builds inside offline, and their cache keys those of the warmed cache.
 var goEnv = map[string]string{
-	"GOFLAGS": "-buildvcs=false", "GOPROXY": "off", "GOSUMDB": "off", "GOTOOLCHAIN": "local", "GOENV": "off", "GOWORK": "off",
+	"GOFLAGS": "-buildvcs=false", "GOPROXY": "off", "GOSUMDB": "off", "GOTOOLCHAIN": "local",
+	"GOENV": "off", "GOWORK": "off",
 	"CGO_ENABLED": "0", "GOPATH": "/root/go", "GOCACHE": goCache,
 }
 
@@ -36,10 +37,11 @@ var goPackages = strings.Fields(`archive/tar archive/zip bufio bytes cmp compres
 // warmTime bounds the first build of the standard packages.
 const warmTime = 15 * time.Minute
 
-// Toolchain answers the mounts and the environment that put a tool chain of the host into a sandbox, at the same path. "go" is the
-// one that the go command on the PATH stands for, with a build cache of the standard packages: built once into cacheDir, which
-// takes half a minute, and shared from then on, each sandbox with its own changes. "python" and "node" are those that python3 and
-// node on the PATH stand for.
+// Toolchain answers the mounts and the environment that put a tool chain of the host into a
+// sandbox, at the same path. "go" is the one that the go command on the PATH stands for, with a
+// build cache of the standard packages: built once into cacheDir, which takes half a minute, and
+// shared from then on, each sandbox with its own changes. "python" and "node" are those that
+// python3 and node on the PATH stand for.
 func Toolchain(ctx context.Context, name, cacheDir string) (mounts []Mount, env map[string]string, err error) {
 	if err := HasToolchain(ctx, name); err != nil {
 		return nil, nil, err
@@ -96,7 +98,8 @@ func goToolchain(ctx context.Context, cacheDir string) ([]Mount, map[string]stri
 	for key, value := range goEnv {
 		env[key] = value
 	}
-	return []Mount{{Source: root, Target: root}, {Source: filepath.Join(folder, "build"), Target: goCache, Overlay: true}}, env, nil
+	return []Mount{{Source: root, Target: root}, {Source: filepath.Join(folder, "build"), Target: goCache,
+		Overlay: true}}, env, nil
 }
 
 // goRoot is where the files of the go command are: asked once, as every sandbox needs it.
@@ -153,8 +156,8 @@ func goCacheFolder(root, cacheDir string) (string, error) {
 	return folder, os.MkdirAll(folder, 0o755)
 }
 
-// warmOnce fills the cache under a lock between processes; the file "ready-2" says that it is whole. One that has "ready" alone is another
-// version's, and is there but for its modes.
+// warmOnce fills the cache under a lock between processes; the file "ready-2" says that it is
+// whole. One that has "ready" alone is another version's, and is there but for its modes.
 func warmOnce(ctx context.Context, root, folder string) error {
 	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -174,7 +177,8 @@ func warmOnce(ctx context.Context, root, folder string) error {
 	return os.WriteFile(ready, nil, 0o644)
 }
 
-// flock waits for a lock, unix.LOCK_EX or LOCK_SH. One that was held in the other way is lost while it waits.
+// flock waits for a lock, unix.LOCK_EX or LOCK_SH. One that was held in the other
+// way is lost while it waits.
 func flock(ctx context.Context, file *os.File, how int) error {
 	for {
 		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
@@ -240,9 +244,10 @@ func goCommand(ctx context.Context, root, work, build string, arguments []string
 	return nil
 }
 
-// preserve makes the cache fit to be shared. The go command deletes what it has not used for days, and notes uses in the files'
-// times: times far ahead keep every sandbox from doing either. What the sandbox's user does not own, an overlay cannot
-// change, so where the owner is root the files become the mapped user's, and its group may write them: verifiers are another one of it.
+// preserve makes the cache fit to be shared. The go command deletes what it has not used for days,
+// and notes uses in the files' times: times far ahead keep every sandbox from doing either. What
+// the sandbox's user does not own, an overlay cannot change, so where the owner is root the files
+// become the mapped user's, and its group may write them: verifiers are another one of it.
 func preserve(build string) error {
 	ahead := time.Now().AddDate(20, 0, 0)
 	return filepath.WalkDir(build, func(name string, _ fs.DirEntry, err error) error {
@@ -264,5 +269,6 @@ func lend(name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.Lchown(name, hostUser, hostUser), os.Chmod(name, info.Mode().Perm()|info.Mode().Perm()&0o200>>3))
+	return errors.Join(os.Lchown(name, hostUser, hostUser),
+		os.Chmod(name, info.Mode().Perm()|info.Mode().Perm()&0o200>>3))
 }

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Toolchains resolves several toolchains by name into mounts and environment, as Toolchain does for one.
+// Toolchains resolves several toolchains by name into mounts and environment,
+// as Toolchain does for one.
 func Toolchains(ctx context.Context, names []string, cacheDir string) ([]Mount, map[string]string, error) {
 	var mounts []Mount
 	env := map[string]string{}
@@ -25,7 +26,8 @@ func Toolchains(ctx context.Context, names []string, cacheDir string) ([]Mount, 
 	return mounts, env, nil
 }
 
-// joinPaths puts the folders of a tool chain before those of the tool chains before it; "" for none.
+// joinPaths puts the folders of a tool chain before those of the tool
+// chains before it; "" for none.
 func joinPaths(own, before string) string {
 	if before == "" {
 		return own

@@ -128,16 +128,21 @@ func TestHostileWorkspace(t *testing.T) {
 
 func TestMounts(t *testing.T) {
 	host := t.TempDir()
-	if err := errors.Join(os.Chmod(host, 0o700), os.Mkdir(filepath.Join(host, "sub"), 0o755), os.WriteFile(filepath.Join(host, "sub", "file"), []byte("lower"), 0o644)); err != nil {
+	if err := errors.Join(os.Chmod(host, 0o700), os.Mkdir(filepath.Join(host, "sub"), 0o755),
+		os.WriteFile(filepath.Join(host, "sub", "file"), []byte("lower"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	sub := filepath.Join(host, "sub") // below a folder that only its owner may enter, as tool chains in homes are
 	sb := sandboxtest.New(t, sandbox.Spec{
-		Workdir:  "/root/project",
-		Mounts:   []sandbox.Mount{{Source: sub, Target: "/mnt/ro"}, {Source: sub, Target: sub}, {Source: sub, Target: "/mnt/rw", Overlay: true}},
-		ReadOnly: map[string][]byte{"/tests": sandboxtest.Pack(t, map[string]string{"test.sh": "#!/bin/sh\necho tested"})},
+		Workdir: "/root/project",
+		Mounts: []sandbox.Mount{{Source: sub, Target: "/mnt/ro"}, {Source: sub, Target: sub},
+			{Source: sub, Target: "/mnt/rw", Overlay: true}},
+		ReadOnly: map[string][]byte{"/tests": sandboxtest.Pack(t,
+			map[string]string{"test.sh": "#!/bin/sh\necho tested"})},
 	})
-	if got := output(t, sb, "cat /mnt/ro/file "+sub+"/file /mnt/rw/file; pwd; /tests/test.sh"); got != "lowerlowerlower/root/project\ntested" {
+	if got := output(t, sb,
+		"cat /mnt/ro/file "+sub+
+			"/file /mnt/rw/file; pwd; /tests/test.sh"); got != "lowerlowerlower/root/project\ntested" {
 		t.Errorf("got %q", got)
 	}
 	for _, target := range []string{"/mnt/ro/file", "/mnt/ro/new", sub + "/new", "/tests/test.sh", "/tests/new"} {
@@ -168,7 +173,8 @@ func toolchainCache(t *testing.T) string {
 	return folder
 }
 
-// TestInterpreters: Python and Node of the host run in a sandbox, together and with their own libraries, wherever they lie.
+// TestInterpreters: Python and Node of the host run in a sandbox, together and with their own
+// libraries, wherever they lie.
 func TestInterpreters(t *testing.T) {
 	sandboxtest.Require(t)
 	names := []string{"node", "python"}
@@ -213,7 +219,8 @@ func TestGoToolchain(t *testing.T) {
 		t.Skip(err)
 	}
 	begin := time.Now()
-	if again, _, err := sandbox.Toolchain(t.Context(), "go", cache); err != nil || len(again) != len(mounts) || again[1] != mounts[1] {
+	if again, _, err := sandbox.Toolchain(t.Context(), "go", cache); err != nil ||
+		len(again) != len(mounts) || again[1] != mounts[1] {
 		t.Errorf("again: %v, %v", again, err)
 	}
 	if took := time.Since(begin); took > 10*time.Second {
@@ -221,7 +228,8 @@ func TestGoToolchain(t *testing.T) {
 	}
 	sb := sandboxtest.New(t, sandbox.Spec{Mounts: mounts, Env: env})
 	for name, content := range map[string]string{
-		"go.mod": "module example\n", "main.go": "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"built inside\") }\n",
+		"go.mod":       "module example\n",
+		"main.go":      "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"built inside\") }\n",
 		"main_test.go": "package main\n\nimport \"testing\"\n\nfunc TestMain(t *testing.T) {}\n",
 	} {
 		content = strings.ReplaceAll(content, "TestMain", "TestNothing")
@@ -229,11 +237,15 @@ func TestGoToolchain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := output(t, sb, "go build -o program . && ./program && go test ./... && go env GOPROXY"); !strings.HasPrefix(got, "built inside\nok") || !strings.HasSuffix(got, "off") {
+	if got := output(t, sb,
+		"go build -o program . && ./program && go test ./... && go env GOPROXY"); !strings.HasPrefix(got,
+		"built inside\nok") || !strings.HasSuffix(got, "off") {
 		t.Errorf("got %q", got)
 	}
 	// Nothing of the standard library is compiled again: -x would show it.
-	if got := run(t, sb, sh("touch main.go; echo >> main.go; go build -x . 2>&1 | grep -c 'compile -o'")); strings.TrimSpace(string(got.Stdout)) != "1" {
+	if got := run(t, sb,
+		sh("touch main.go; echo >> main.go; go build -x . 2>&1 | grep -c 'compile -o'")); strings.TrimSpace(
+		string(got.Stdout)) != "1" {
 		t.Errorf("packages compiled for one changed file: %s", got.Stdout)
 	}
 	if entries, err := filepath.Glob(filepath.Join(cache, "*", "build", "*", "*")); err != nil || len(entries) == 0 {

@@ -47,11 +47,13 @@ func sentAlone(schema *jsonschema.Schema) {
 func mapped(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[runfile.Size]():
-		return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]+([KMGT]iB)?$`, Description: "a number of bytes, for example 8GiB"}
+		return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]+([KMGT]iB)?$`,
+			Description: "a number of bytes, for example 8GiB"}
 	case reflect.TypeFor[runfile.InFlight]():
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "integer"}, {Const: "auto"}}}
 	case reflect.TypeFor[runfile.Duration]():
-		return &jsonschema.Schema{Type: "string", Pattern: `^-?([0-9.]+(ns|us|µs|ms|s|m|h))+$`, Description: "a duration: a number with a unit, for example 90s"}
+		return &jsonschema.Schema{Type: "string", Pattern: `^-?([0-9.]+(ns|us|µs|ms|s|m|h))+$`,
+			Description: "a duration: a number with a unit, for example 90s"}
 	}
 	return nil
 }

@@ -1,5 +1,6 @@
-// Package schemas holds the JSON Schema of every event's payload, as files that anyone can read and as a
-// validator. The files are generated from the Go types of package events, and a test holds them to it.
+// Package schemas holds the JSON Schema of every event's payload, as files that anyone can
+// read and as a validator. The files are generated from the Go types of package events, and
+// a test holds them to it.
 package schemas
 
 import (

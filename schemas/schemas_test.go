@@ -59,8 +59,9 @@ func TestValidateNamesTheField(t *testing.T) {
 		"unknown field": {events.BatchConsumedType, `{"step": 1, "stepp": 2}`, "stepp"},
 		"not JSON":      {events.BatchConsumedType, `{"step": `, "not JSON"},
 		"twice":         {events.BatchConsumedType, `{"step": 1, "step": 2}`, `the key "step" is there twice`},
-		"nested":        {events.WeightsSubmittedType, `{"version":1,"run":"r","through_step":1,"files":[{"name":"a/b","blob":{"ref":"x","sha256":"y","size":1}}]}`, "files.0.name"},
-		"unknown type":  {events.Type("rollout.exploded"), `{}`, "unknown event type"},
+		"nested": {events.WeightsSubmittedType,
+			`{"version":1,"run":"r","through_step":1,"files":[{"name":"a/b","blob":{"ref":"x","sha256":"y","size":1}}]}`, "files.0.name"},
+		"unknown type": {events.Type("rollout.exploded"), `{}`, "unknown event type"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Validate(c.typ, []byte(c.payload))

@@ -29,7 +29,8 @@ type load struct {
 	passed   int           // leases that others got meanwhile, at most
 }
 
-// play is a service in virtual time, with tenants that have no work, always some, or some now and then, and one whose calls hang until they fail.
+// play is a service in virtual time, with tenants that have no work, always some, or some now and
+// then, and one whose calls hang until they fail.
 type play struct {
 	*Slots
 	loads    map[string]*load
@@ -65,7 +66,8 @@ func (p *play) send(l *load, n int) {
 	}
 }
 
-// pull is a subscription: it asks when messages are there, and again before a pull ends that left some.
+// pull is a subscription: it asks when messages are there, and again before a
+// pull ends that left some.
 func (p *play) pull(l *load) {
 	var request *Request
 	for {
@@ -181,7 +183,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// even gives numbers from 0 to 1 that fill the range evenly, in whatever order goroutines draw them: chance alone would give a tenant long calls now and then.
+// even gives numbers from 0 to 1 that fill the range evenly, in whatever order goroutines draw
+// them: chance alone would give a tenant long calls now and then.
 func even() func() float64 {
 	var drawn atomic.Uint64
 	return func() float64 {
@@ -190,17 +193,19 @@ func even() func() float64 {
 	}
 }
 
-// TestSharing plays at random: no slot is free while anyone waits for longer than a pull, those that always have work have equal slot time, the one
-// that hangs no more than that, and who comes waits for no more than a few leases of others.
+// TestSharing plays at random: no slot is free while anyone waits for longer than a pull, those
+// that always have work have equal slot time, the one that hangs no more than that, and who comes
+// waits for no more than a few leases of others.
 func TestSharing(t *testing.T) {
 	for seed := range uint64(6) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		total := []int{1, 2, 4, 8, 16, 24}[random.IntN(6)]
 		busy, bursts := 1+random.IntN(5), random.IntN(5)
 		hangs := total > 1 && random.IntN(3) > 0
-		t.Run(fmt.Sprintf("%d: %d slots, %d busy, %d with bursts, hanging %v", seed, total, busy, bursts, hangs), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { shareAtRandom(t, random, total, busy, bursts, hangs) })
-		})
+		t.Run(fmt.Sprintf("%d: %d slots, %d busy, %d with bursts, hanging %v", seed, total, busy, bursts, hangs),
+			func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { shareAtRandom(t, random, total, busy, bursts, hangs) })
+			})
 	}
 }
 
@@ -272,8 +277,9 @@ func shareAtRandom(t *testing.T, random *rand.Rand, total, busy, bursts int, han
 	}
 }
 
-// TestShortAndLongCallsHaveEqualTime: a tenant whose calls are short gives its slots back all the time, and has its next pull under way then. It keeps
-// half of the slots beside one that always waits, and whose calls keep what they get for a minute.
+// TestShortAndLongCallsHaveEqualTime: a tenant whose calls are short gives its slots back all the
+// time, and has its next pull under way then. It keeps half of the slots beside one that always
+// waits, and whose calls keep what they get for a minute.
 func TestShortAndLongCallsHaveEqualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const settling, measuring = 5 * time.Minute, 5 * time.Minute
@@ -291,7 +297,8 @@ func TestShortAndLongCallsHaveEqualTime(t *testing.T) {
 		time.Sleep(measuring)
 		close(p.end)
 		p.running.Wait()
-		if half := measuring * 8 / 2; short.slotTime < half*8/10 || long.slotTime < half*7/10 { // long calls under way are not counted
+		// long calls under way are not counted
+		if half := measuring * 8 / 2; short.slotTime < half*8/10 || long.slotTime < half*7/10 {
 			t.Errorf("short calls have %s of slot time, long ones %s, half is %s", short.slotTime, long.slotTime, half)
 		}
 	})

@@ -1,5 +1,5 @@
-// Package slots bounds how many messages a service has in work at once, and shares that capacity between tenants. It knows nothing of where
-// messages come from.
+// Package slots bounds how many messages a service has in work at once, and shares that capacity
+// between tenants. It knows nothing of where messages come from.
 package slots
 
 import (
@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Slots is the capacity of a service. A pull leases a slot for each message that it asks for, so never more messages are on their way than
-// there are free slots. No slot is free while anyone waits for one, see next.
+// Slots is the capacity of a service. A pull leases a slot for each message that it asks for, so
+// never more messages are on their way than there are free slots. No slot is free while anyone
+// waits for one, see next.
 type Slots struct {
 	mu        sync.Mutex
 	total     int
@@ -50,7 +51,8 @@ type Tenant struct {
 // Tenant names who a use of slots is counted for.
 func (s *Slots) Tenant(name string) Tenant { return Tenant{s, name, ""} }
 
-// Kind is the tenant with work of some kind, which fails apart: what others of its kinds do well says nothing about this one.
+// Kind is the tenant with work of some kind, which fails apart: what others of its kinds do well
+// says nothing about this one.
 func (t Tenant) Kind(kind string) Tenant { return Tenant{t.Slots, t.name, kind} }
 
 // tenant is what is known of one. One of which nothing is known is as one that was never there.
@@ -58,7 +60,8 @@ type tenant struct {
 	inWork int
 	// requests that wait, or whose leases have not ended.
 	requests int
-	// used is its slot time of the last minute, in seconds; after a minute a second counts 1/e of a second.
+	// used is its slot time of the last minute, in seconds; after a minute a
+	// second counts 1/e of a second.
 	used float64
 	// failed are the kinds of which the last message was not handled well.
 	failed map[string]bool
@@ -81,7 +84,8 @@ type Lease struct {
 	request *Request
 }
 
-// Ask asks for slots for messages that are there: as many as wanted when they are free, at least one. The lease comes when there are any.
+// Ask asks for slots for messages that are there: as many as wanted when they are free, at least
+// one. The lease comes when there are any.
 func (t Tenant) Ask(want int) *Request {
 	r := &Request{want: want, granted: make(chan *Lease, 1)}
 	t.mu.Lock()
@@ -111,7 +115,8 @@ func (s *Slots) Forget(r *Request) {
 	}
 }
 
-// End ends a pull and gives back the slots that no message came for. A tenant that has more to do asks anew before it ends a pull.
+// End ends a pull and gives back the slots that no message came for. A tenant that has more to do
+// asks anew before it ends a pull.
 func (s *Slots) End(l *Lease, unused int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,9 +125,9 @@ func (s *Slots) End(l *Lease, unused int) {
 	s.giveBack(l.request.tenant, unused)
 }
 
-// Do does something in a slot, when there is one. It gives the context's error where that ended
-// first. What fails when the context has ended says nothing about the tenant. The zero Tenant has no
-// need of slots.
+// Do does something in a slot, when there is one. It gives the context's error where that
+// ended first. What fails when the context has ended says nothing about the tenant. The zero
+// Tenant has no need of slots.
 func (t Tenant) Do(ctx context.Context, do func() (well bool)) error {
 	if t.Slots == nil {
 		do()
@@ -199,8 +204,9 @@ func (s *Slots) grant() {
 	})
 }
 
-// next is the request that gets a free slot: one of the tenant that has the fewest slots in work, of equals the one that used the least slot time.
-// A pull under way wants, too, what its request was not given: where its tenant comes first the slot waits for the end of that pull, and next is
+// next is the request that gets a free slot: one of the tenant that has the fewest slots in work,
+// of equals the one that used the least slot time. A pull under way wants, too, what its request
+// was not given: where its tenant comes first the slot waits for the end of that pull, and next is
 // nil. It is nil as well where nobody may have the slot. The caller holds mu.
 func (s *Slots) next() (best *Request) {
 	pulling, tries := false, s.failing()
@@ -220,7 +226,8 @@ func (s *Slots) next() (best *Request) {
 	return best
 }
 
-// precedes says which of two requests comes first. Of the requests of one tenant it is the one that has been given least.
+// precedes says which of two requests comes first. Of the requests of one tenant it is the one
+// that has been given least.
 func (s *Slots) precedes(a, b *Request) bool {
 	x, y := a.tenant, b.tenant
 	switch {
@@ -232,8 +239,9 @@ func (s *Slots) precedes(a, b *Request) bool {
 	return a.given < b.given
 }
 
-// keptShare is the part of the slots, one in so many and one at least, that no tenant takes whose last message failed: its work may hang, nothing
-// takes a slot back from a handler, and others find these slots at once. The only slot is not kept.
+// keptShare is the part of the slots, one in so many and one at least, that no tenant takes whose
+// last message failed: its work may hang, nothing takes a slot back from a handler, and others find
+// these slots at once. The only slot is not kept.
 const keptShare = 8
 
 // failing counts the slots in work of tenants whose last message failed. The caller holds mu.
@@ -246,8 +254,9 @@ func (s *Slots) failing() (n int) {
 	return n
 }
 
-// may reports whether a request may have another slot. A tenant whose last message failed tries one at a time also while others use all slots, or it
-// could never succeed again. tries are the slots that such tenants have: those that are kept are not theirs.
+// may reports whether a request may have another slot. A tenant whose last message failed tries one
+// at a time also while others use all slots, or it could never succeed again. tries are the slots
+// that such tenants have: those that are kept are not theirs.
 func (s *Slots) may(r *Request, tries int) bool {
 	kept := min(s.total-1, max(1, s.total/keptShare))
 	if len(r.tenant.failed) == 0 || s.free > kept {
@@ -256,7 +265,8 @@ func (s *Slots) may(r *Request, tries int) bool {
 	return r.want > 0 && r.tenant.inWork == 0 && tries < s.total-kept
 }
 
-// account brings the slot times up to now, and forgets tenants of which nothing is left. The caller holds mu.
+// account brings the slot times up to now, and forgets tenants of which nothing is
+// left. The caller holds mu.
 func (s *Slots) account() {
 	now := s.now()
 	elapsed := now.Sub(s.accounted).Seconds()

@@ -62,7 +62,8 @@ func TestTheOnlyOneThatWaitsTakesWhatIsFree(t *testing.T) {
 	})
 }
 
-// TestSharesOfThoseThatWait: tenants share what becomes free, and the subscriptions of one share its part.
+// TestSharesOfThoseThatWait: tenants share what becomes free, and the
+// subscriptions of one share its part.
 func TestSharesOfThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(9)
@@ -110,7 +111,8 @@ func TestWhoHasFewestComesFirst(t *testing.T) {
 	})
 }
 
-// TestSlotWaitsForThePullOfWhoHasFewer: a tenant with few slots asks for more when its pull has ended; what becomes free meanwhile is its own.
+// TestSlotWaitsForThePullOfWhoHasFewer: a tenant with few slots asks for more when its pull has
+// ended; what becomes free meanwhile is its own.
 func TestSlotWaitsForThePullOfWhoHasFewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(4)
@@ -152,7 +154,8 @@ func TestRequestTakenBackLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestFailuresLeaveAnEighth: a tenant whose last message failed leaves slots to others until one succeeds, but gets on with any number of them.
+// TestFailuresLeaveAnEighth: a tenant whose last message failed leaves slots to others until one
+// succeeds, but gets on with any number of them.
 func TestFailuresLeaveAnEighth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for total, most := range map[int]int{1: 1, 2: 1, 4: 3, 8: 7, 64: 56} {
@@ -183,7 +186,8 @@ func TestFailuresLeaveAnEighth(t *testing.T) {
 	})
 }
 
-// TestCancelledWorkSaysNothing: who stops waiting for an answer neither fences the tenant nor ends that.
+// TestCancelledWorkSaysNothing: who stops waiting for an answer neither fences
+// the tenant nor ends that.
 func TestCancelledWorkSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for fails, most := range map[bool]int{false: 8, true: 7} {
@@ -204,8 +208,9 @@ func TestCancelledWorkSaysNothing(t *testing.T) {
 	})
 }
 
-// TestFailedTenantTriesAgain: a tenant whose last message failed gets a slot while another uses all of them, one at a time, and its part when it has
-// succeeded. Those that fail never have the kept slots.
+// TestFailedTenantTriesAgain: a tenant whose last message failed gets a slot while another
+// uses all of them, one at a time, and its part when it has succeeded. Those that fail
+// never have the kept slots.
 func TestFailedTenantTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(8)

@@ -44,8 +44,9 @@ var sampleColumns = []column[sampleRow]{
 	stringColumn("annotations", func(r *sampleRow) *string { return &r.annotations }),
 }
 
-// EncodeBatch makes a batch file: Arrow IPC file format, zstd, one record batch; schemas/arrow.md describes it.
-// The same batch gives the same bytes. It refuses a batch whose parts disagree, and ErrTooLarge ones.
+// EncodeBatch makes a batch file: Arrow IPC file format, zstd, one record batch;
+// schemas/arrow.md describes it. The same batch gives the same bytes. It refuses a batch whose
+// parts disagree, and ErrTooLarge ones.
 func EncodeBatch(b *Batch) ([]byte, error) {
 	file, err := encodeBatch(b)
 	if err != nil {
@@ -73,7 +74,8 @@ func encodeBatch(b *Batch) ([]byte, error) {
 			return nil, fmt.Errorf("sample %d: %w", i, err)
 		}
 		if size += rows[i].texts(); size > maxArrowJSON {
-			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components, token columns, images and hints", ErrTooLarge, maxArrowJSON)
+			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components, token columns, images and hints",
+				ErrTooLarge, maxArrowJSON)
 		}
 	}
 	return writeArrow(b.form().columns(), meta, rows)
@@ -136,8 +138,8 @@ func (b *Batch) metadata() (*metadata, error) {
 	return meta, nil
 }
 
-// DecodeBatch reads a batch file that may come from anywhere. Whatever the bytes, it does not panic and takes bounded memory;
-// the error is an ErrCorrupt or an ErrTooLarge.
+// DecodeBatch reads a batch file that may come from anywhere. Whatever the bytes, it does not panic
+// and takes bounded memory; the error is an ErrCorrupt or an ErrTooLarge.
 func DecodeBatch(file []byte) (*Batch, error) {
 	b, err := decodeBatch(file)
 	if err != nil {
@@ -175,13 +177,15 @@ func decodeBatch(file []byte) (*Batch, error) {
 	size := 0
 	for i := range rows {
 		if size += rows[i].texts(); size > maxArrowJSON {
-			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components, token columns, images and hints", ErrCorrupt, maxArrowJSON)
+			return nil, fmt.Errorf("%w: more than %d bytes of annotations, reward components, token columns, images and hints",
+				ErrCorrupt, maxArrowJSON)
 		}
 		if err := rows[i].decodeTexts(); err != nil {
 			return nil, fmt.Errorf("%w: sample %d: %w", ErrCorrupt, i, err)
 		}
 		if f.constrained && len(rows[i].constrained) != len(b.Samples[i].Tokens) {
-			return nil, fmt.Errorf("%w: sample %d: marks of %d constrained tokens of %d", ErrCorrupt, i, len(rows[i].constrained), len(b.Samples[i].Tokens))
+			return nil, fmt.Errorf("%w: sample %d: marks of %d constrained tokens of %d", ErrCorrupt, i,
+				len(rows[i].constrained), len(b.Samples[i].Tokens))
 		}
 		if slices.Contains(rows[i].constrained, true) {
 			b.Samples[i].Constrained = rows[i].constrained
@@ -209,8 +213,10 @@ func (b *Batch) readMetadata(meta annotations) error {
 		b.Hinted = strings.Split(names, ",")
 	}
 	var rank, ranks, microBatches int64
-	for key, value := range map[string]*int64{"step": &b.Step, "rank": &rank, "ranks": &ranks, "micro_batches": &microBatches,
-		"batch_samples": &b.Whole.Samples, "batch_sampled_tokens": &b.Whole.SampledTokens, "batch_rollouts": &b.Whole.Rollouts} {
+	for key, value := range map[string]*int64{"step": &b.Step, "rank": &rank, "ranks": &ranks,
+		"micro_batches": &microBatches,
+		"batch_samples": &b.Whole.Samples, "batch_sampled_tokens": &b.Whole.SampledTokens,
+		"batch_rollouts": &b.Whole.Rollouts} {
 		var err error
 		if *value, err = strconv.ParseInt(meta[key], 10, 64); err != nil {
 			return fmt.Errorf("%w: metadata: %s: %w", ErrCorrupt, key, err)
@@ -220,7 +226,8 @@ func (b *Batch) readMetadata(meta annotations) error {
 	return nil
 }
 
-// encodeTexts writes the JSON columns; what holds nothing is the empty text. Names keep their order.
+// encodeTexts writes the JSON columns; what holds nothing is the empty
+// text. Names keep their order.
 func (r *sampleRow) encodeTexts() (err error) {
 	if len(r.RewardComponents) > 0 {
 		if r.components, err = marshal(r.RewardComponents); err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// BenchmarkArrowFiles compares encoding and decoding with a copy of the same uncompressed bytes and with writing them as uncompressed
-// Arrow, all in one run: B/token of the file, and how many times longer than each of the two it takes.
+// BenchmarkArrowFiles compares encoding and decoding with a copy of the same uncompressed bytes and
+// with writing them as uncompressed Arrow, all in one run: B/token of the file, and how many times
+// longer than each of the two it takes.
 func BenchmarkArrowFiles(b *testing.B) {
 	trajectory, batch := makeTrajectory(30, 500), makeBatch(64, 8000)
 	tokens := 0
@@ -29,8 +30,8 @@ func BenchmarkArrowFiles(b *testing.B) {
 	})
 }
 
-// BenchmarkOwnRecords writes a short trajectory, and beside it the same compressed record batch by the Arrow library alone: library/own is how
-// many times longer the library takes.
+// BenchmarkOwnRecords writes a short trajectory, and beside it the same compressed record batch by
+// the Arrow library alone: library/own is how many times longer the library takes.
 func BenchmarkOwnRecords(b *testing.B) {
 	trajectory := makeTrajectory(8, 1024/18)
 	file, err := storage.EncodeTrajectory(trajectory)

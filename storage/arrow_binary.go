@@ -22,7 +22,8 @@ func binaryColumn[R any](name string, value func(*R) *[]byte) column[R] {
 				}
 				offsets[i+1] = int32(size)
 			}
-			buffers := []*memory.Buffer{nil, memory.NewBufferBytes(arrow.GetBytes(offsets)), memory.NewBufferBytes(bytes.Join(parts, nil))}
+			buffers := []*memory.Buffer{nil, memory.NewBufferBytes(arrow.GetBytes(offsets)),
+				memory.NewBufferBytes(bytes.Join(parts, nil))}
 			return array.NewData(arrow.BinaryTypes.Binary, len(rows), buffers, nil, 0, 0), nil
 		},
 		read: func(values arrow.Array, rows []R) error {

@@ -18,7 +18,8 @@ func packBits(lists [][]bool, total int) arrow.ArrayData {
 			at++
 		}
 	}
-	return array.NewData(arrow.FixedWidthTypes.Boolean, total, []*memory.Buffer{nil, memory.NewBufferBytes(packed)}, nil, 0, 0)
+	return array.NewData(arrow.FixedWidthTypes.Boolean, total,
+		[]*memory.Buffer{nil, memory.NewBufferBytes(packed)}, nil, 0, 0)
 }
 
 // unpacked holds the eight booleans of each byte.

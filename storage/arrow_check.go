@@ -10,8 +10,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The Arrow library allocates what a file's flatbuffers claim (the number of a field's children, the length of a buffer) and follows
-// nested types as deep as they go. So the claims are checked here first, over the same bytes, before it sees them.
+// The Arrow library allocates what a file's flatbuffers claim (the number of a field's children,
+// the length of a buffer) and follows nested types as deep as they go. So the claims are checked
+// here first, over the same bytes, before it sees them.
 const (
 	maxArrowFooter  = 64 << 10
 	maxArrowHeader  = 64 << 10
@@ -28,7 +29,8 @@ const (
 
 var arrowMagic = []byte("ARROW1")
 
-// Slots of the flatbuffer tables of the Arrow format (format/File.fbs, Schema.fbs, Message.fbs), in bytes of the vtable.
+// Slots of the flatbuffer tables of the Arrow format (format/File.fbs, Schema.fbs,
+// Message.fbs), in bytes of the vtable.
 const (
 	footerSchema, footerDictionaries, footerRecordBatches, footerMetadata  = 6, 8, 10, 12
 	schemaFields, schemaMetadata                                           = 6, 8
@@ -40,10 +42,12 @@ const (
 )
 
 // arrowKinds are the types that the files use, by their number in the union Type of Schema.fbs.
-var arrowKinds = map[byte]bool{2: true /* Int */, 3: true /* FloatingPoint */, 4: true /* Binary */, 5: true /* Utf8 */, 6: true, /* Bool */
+var arrowKinds = map[byte]bool{2: true /* Int */, 3: true /* FloatingPoint */, 4: true, /* Binary */
+	5: true /* Utf8 */, 6: true, /* Bool */
 	10: true /* Timestamp */, 12: true /* List */, 13: true /* Struct */, 18: true /* Duration */}
 
-// checkArrow checks footer, schema and record batch headers of a file against the limits. It may panic on offsets that lead nowhere.
+// checkArrow checks footer, schema and record batch headers of a file against the limits. It may
+// panic on offsets that lead nowhere.
 func checkArrow(file []byte, maxBatches int) error {
 	if len(file) < 2*len(arrowMagic)+12 || !bytes.HasPrefix(file, arrowMagic) {
 		return errors.New("it does not begin like an Arrow IPC file")
@@ -133,11 +137,14 @@ func checkArrowFields(parent flatbuffers.Table, slot flatbuffers.VOffsetT, depth
 func checkArrowBlock(file, block []byte) error {
 	offset, header, body := blockOf(block)
 	size := int64(len(file))
-	if offset < 8 || header < 16 || header > maxArrowHeader || body < 0 || offset > size || body > size || offset+header+body > size {
-		return fmt.Errorf("the record batch is at %d with %d + %d bytes in a file of %d bytes", offset, header, body, size)
+	if offset < 8 || header < 16 || header > maxArrowHeader || body < 0 || offset > size || body > size ||
+		offset+header+body > size {
+		return fmt.Errorf("the record batch is at %d with %d + %d bytes in a file of %d bytes", offset, header, body,
+			size)
 	}
 	message := file[offset : offset+header]
-	if binary.LittleEndian.Uint32(message) != continuation || int64(binary.LittleEndian.Uint32(message[4:])) > header-8 {
+	if binary.LittleEndian.Uint32(message) != continuation ||
+		int64(binary.LittleEndian.Uint32(message[4:])) > header-8 {
 		return errors.New("the record batch has no valid header")
 	}
 	table := rootTable(message[8:])
@@ -158,7 +165,8 @@ func checkArrowBuffers(batch flatbuffers.Table, body []byte) error {
 	}
 	for i := range nodes {
 		at := int(vectorStart(batch, batchNodes)) + 16*i
-		if length, nulls := int64At(batch.Bytes, at), int64At(batch.Bytes, at+8); length < 0 || length > MaxArrowTokens || nulls < 0 || nulls > length {
+		if length, nulls := int64At(batch.Bytes, at), int64At(batch.Bytes, at+8); length < 0 ||
+			length > MaxArrowTokens || nulls < 0 || nulls > length {
 			return fmt.Errorf("column %d has %d entries, %d of them null (limit %d)", i, length, nulls, MaxArrowTokens)
 		}
 	}
@@ -187,7 +195,8 @@ func checkArrowBuffers(batch flatbuffers.Table, body []byte) error {
 	return nil
 }
 
-// checkArrowBuffer gives the claimed size of a compressed buffer: a length (-1: stored as it is), then one zstd frame.
+// checkArrowBuffer gives the claimed size of a compressed buffer: a length (-1: stored as it
+// is), then one zstd frame.
 func checkArrowBuffer(buffer []byte) (int64, error) {
 	if len(buffer) < 8 {
 		return 0, fmt.Errorf("%d bytes", len(buffer))
@@ -200,7 +209,8 @@ func checkArrowBuffer(buffer []byte) (int64, error) {
 	if err := frame.Decode(buffer[8:]); err != nil {
 		return 0, fmt.Errorf("zstd: %w", err)
 	}
-	if size < 0 || size > maxArrowDecoded || frame.HasFCS && frame.FrameContentSize != uint64(size) || !frame.SingleSegment && frame.WindowSize > maxArrowWindow {
+	if size < 0 || size > maxArrowDecoded || frame.HasFCS && frame.FrameContentSize != uint64(size) ||
+		!frame.SingleSegment && frame.WindowSize > maxArrowWindow {
 		return 0, fmt.Errorf("it claims %d bytes, with a zstd window of %d bytes", size, frame.WindowSize)
 	}
 	return size, nil

@@ -9,8 +9,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// checksum is CRC-32C over a file's metadata (but the checksum) and over the content of its columns. zstd has
-// checksums too, but the Arrow library stops reading before it comes to them, and nothing else protects the metadata.
+// checksum is CRC-32C over a file's metadata (but the checksum) and over the content of its
+// columns. zstd has checksums too, but the Arrow library stops reading before it comes to them, and
+// nothing else protects the metadata.
 func checksum(meta *metadata, columns []arrow.Array) string {
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	for i, key := range meta.keys {

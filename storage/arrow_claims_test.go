@@ -13,28 +13,39 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// TestFalseClaims changes, one at a time, how many entries and nulls a file claims for each array, and where it says that each buffer lies.
-// The decoder refuses it before anything breaks, or finds the same content; only a buffer that takes the place of another that would fit is
-// for the checksum to find, which is left out here, as in files of other writers.
+// TestFalseClaims changes, one at a time, how many entries and nulls a file claims for each array,
+// and where it says that each buffer lies. The decoder refuses it before anything breaks, or finds
+// the same content; only a buffer that takes the place of another that would fit is for the
+// checksum to find, which is left out here, as in files of other writers.
 func TestFalseClaims(t *testing.T) {
 	turn := int32(0)
-	batch := &Batch{Run: "r", Feed: "f", Ranks: 1, Whole: Counts{Samples: 2, SampledTokens: 5, Rollouts: 1}, Samples: []Sample{
-		{Run: "r", Rollout: "x-0", SamplesInRollout: 2, Tokens: []int32{1, 2, 3}, LossMask: []bool{true, false, true}, SamplerLogprobs: []float32{-1, 0, -2},
-			Advantages: []float32{1, 0, 1}, RolloutSampled: 5, MicroBatch: -1, Turns: []TurnSpan{{Length: 1}, {Start: 2, Length: 1, Turn: 1}},
-			PolicyVersions: []VersionSegment{{Length: 1}, {Start: 2, Length: 1, Version: 4, Stale: true}}, Annotations: []Annotation{{Turn: &turn, Length: 1, Text: "so"}}},
-		{Run: "r", Rollout: "x-0", SampleIndex: 1, SamplesInRollout: 2, Tokens: []int32{7, 8, 9}, LossMask: []bool{true, true, true}, SamplerLogprobs: []float32{-1, -3, -2},
-			Advantages: []float32{1, 1, 1}, RolloutSampled: 5, MicroBatch: -1},
-	}}
+	batch := &Batch{Run: "r", Feed: "f", Ranks: 1, Whole: Counts{Samples: 2, SampledTokens: 5, Rollouts: 1},
+		Samples: []Sample{
+			{Run: "r", Rollout: "x-0", SamplesInRollout: 2, Tokens: []int32{1, 2, 3},
+				LossMask:        []bool{true, false, true},
+				SamplerLogprobs: []float32{-1, 0, -2},
+				Advantages:      []float32{1, 0, 1}, RolloutSampled: 5, MicroBatch: -1,
+				Turns:          []TurnSpan{{Length: 1}, {Start: 2, Length: 1, Turn: 1}},
+				PolicyVersions: []VersionSegment{{Length: 1}, {Start: 2, Length: 1, Version: 4, Stale: true}},
+				Annotations:    []Annotation{{Turn: &turn, Length: 1, Text: "so"}}},
+			{Run: "r", Rollout: "x-0", SampleIndex: 1, SamplesInRollout: 2, Tokens: []int32{7, 8, 9},
+				LossMask: []bool{true, true, true}, SamplerLogprobs: []float32{-1, -3, -2},
+				Advantages: []float32{1, 1, 1}, RolloutSampled: 5, MicroBatch: -1},
+		}}
 	trajectory := &Trajectory{Run: "r", Rollout: "x-0", Messages: []Message{
-		{Role: "user", Content: "hello", TokenIDs: []int32{1}, Logprobs: []float32{0}, LossMask: []bool{false}, PolicyVersion: -1, StartedAt: time.Unix(5, 7).UTC()},
-		{Index: 1, Role: "assistant", Content: "hi", TokenIDs: []int32{2, 3}, Logprobs: []float32{-1, -2}, LossMask: []bool{true, true}},
+		{Role: "user", Content: "hello", TokenIDs: []int32{1}, Logprobs: []float32{0}, LossMask: []bool{false},
+			PolicyVersion: -1, StartedAt: time.Unix(5, 7).UTC()},
+		{Index: 1, Role: "assistant", Content: "hi", TokenIDs: []int32{2, 3}, Logprobs: []float32{-1, -2},
+			LossMask: []bool{true, true}},
 	}}
 	versioned := *trajectory
 	versioned.Messages = slices.Clone(trajectory.Messages)
 	versioned.Messages[1].Versions = []VersionSegment{{Length: 1}, {Start: 1, Length: 1, Version: 3}}
-	claims(t, encoded(&versioned, EncodeTrajectory), func(file []byte) (any, error) { return DecodeTrajectory(file) }, &versioned)
+	claims(t, encoded(&versioned, EncodeTrajectory), func(file []byte) (any, error) { return DecodeTrajectory(file) },
+		&versioned)
 	claims(t, encoded(batch, EncodeBatch), func(file []byte) (any, error) { return DecodeBatch(file) }, batch)
-	claims(t, encoded(trajectory, EncodeTrajectory), func(file []byte) (any, error) { return DecodeTrajectory(file) }, trajectory)
+	claims(t, encoded(trajectory, EncodeTrajectory), func(file []byte) (any, error) { return DecodeTrajectory(file) },
+		trajectory)
 }
 
 func encoded[T any](content T, encode func(T) ([]byte, error)) []byte {
@@ -65,7 +76,8 @@ func claims(t *testing.T, file []byte, decode func([]byte) (any, error), want an
 		start := int(vectorStart(batch, slot))
 		for at := start; at < start+16*vectorLen(batch, slot); at += 8 {
 			old := binary.LittleEndian.Uint64(batch.Bytes[at:])
-			for _, value := range []uint64{0, 1, old - 1, old + 1, old + 8, 2 * old, math.MaxInt32, 1 << 40, math.MaxUint64, math.MaxInt64} {
+			for _, value := range []uint64{0, 1, old - 1, old + 1, old + 8, 2 * old, math.MaxInt32, 1 << 40,
+				math.MaxUint64, math.MaxInt64} {
 				binary.LittleEndian.PutUint64(batch.Bytes[at:], value)
 				got, err := decode(file)
 				switch {

@@ -12,18 +12,22 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// column is one column of a file whose rows are of type R. A file's tokens are copied at most once on their way in or out: write lays
-// all rows out in the buffers of the column at once, and what read gives to the rows are parts of its buffers.
+// column is one column of a file whose rows are of type R. A file's tokens are copied at most once
+// on their way in or out: write lays all rows out in the buffers of the column at once, and what
+// read gives to the rows are parts of its buffers.
 type column[R any] struct {
 	field arrow.Field
 	write func(rows []R) (arrow.ArrayData, error)
-	// read fills the rows from an array that has one entry for each and no nulls (unless the field is nullable).
+	// read fills the rows from an array that has one entry for each and no nulls
+	// (unless the field is nullable).
 	read func(values arrow.Array, rows []R) error
 }
 
 // fixed makes an array of fixed-size values; nulls is nil for none.
-func fixed[T arrow.FixedWidthType](dataType arrow.DataType, values []T, nulls *memory.Buffer, nullCount int) arrow.ArrayData {
-	return array.NewData(dataType, len(values), []*memory.Buffer{nulls, memory.NewBufferBytes(arrow.GetBytes(values))}, nil, nullCount, 0)
+func fixed[T arrow.FixedWidthType](dataType arrow.DataType, values []T, nulls *memory.Buffer,
+	nullCount int) arrow.ArrayData {
+	return array.NewData(dataType, len(values), []*memory.Buffer{nulls, memory.NewBufferBytes(arrow.GetBytes(values))},
+		nil, nullCount, 0)
 }
 
 // scalar makes a column of fixed-size values; value points to the row's field.
@@ -137,14 +141,16 @@ func stringColumn[R any](name string, value func(*R) *string) column[R] {
 				}
 				offsets[i+1] = int32(len(text))
 			}
-			buffers := []*memory.Buffer{nil, memory.NewBufferBytes(arrow.GetBytes(offsets)), memory.NewBufferBytes(text)}
+			buffers := []*memory.Buffer{nil, memory.NewBufferBytes(arrow.GetBytes(offsets)),
+				memory.NewBufferBytes(text)}
 			return array.NewData(arrow.BinaryTypes.String, len(rows), buffers, nil, 0, 0), nil
 		},
 		read: readStrings(value),
 	}
 }
 
-// readStrings gives the rows their texts, which share one copy of the column. Equal neighbours share the string, too.
+// readStrings gives the rows their texts, which share one copy of the column. Equal
+// neighbours share the string, too.
 func readStrings[R any](value func(*R) *string) func(arrow.Array, []R) error {
 	return func(values arrow.Array, rows []R) error {
 		texts := values.(*array.String)

@@ -9,8 +9,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 )
 
-// Limits of an Arrow file, held by encoder and decoder alike. All are far above what a rollout or a batch needs, below what a reader
-// elsewhere refuses (arrow-go: a body of 256 MiB), and let a hostile file take no more than about 2 GiB of memory.
+// Limits of an Arrow file, held by encoder and decoder alike. All are far above what a rollout or a
+// batch needs, below what a reader elsewhere refuses (arrow-go: a body of 256 MiB), and let a
+// hostile file take no more than about 2 GiB of memory.
 const (
 	// TrajectorySchema and BatchSchema are the versions of the files' columns and metadata.
 	TrajectorySchema = "1"
@@ -77,9 +78,10 @@ func buildArrays[R any](columns []column[R], rows []R) ([]arrow.Array, error) {
 	return arrays, nil
 }
 
-// readArrow reads a file of one record batch back. It never panics and takes bounded memory, whatever the bytes; errors are ErrCorrupt or
-// ErrTooLarge.
-func readArrow[R any](columns []column[R], kind, schema string, file []byte, makeRows func(n int) []R) (meta annotations, rows []R, err error) {
+// readArrow reads a file of one record batch back. It never panics and takes bounded memory,
+// whatever the bytes; errors are ErrCorrupt or ErrTooLarge.
+func readArrow[R any](columns []column[R], kind, schema string, file []byte,
+	makeRows func(n int) []R) (meta annotations, rows []R, err error) {
 	defer invalid(&err)
 	found, err := openArrow(columns, kind, file, 1, schema)
 	if err != nil {
@@ -100,7 +102,8 @@ func readArrow[R any](columns []column[R], kind, schema string, file []byte, mak
 	return meta, rows, nil
 }
 
-// invalid turns a panic into an error: the library turns most malformed input into errors, but not all of it.
+// invalid turns a panic into an error: the library turns most malformed input into
+// errors, but not all of it.
 func invalid(err *error) {
 	if problem := recover(); problem != nil {
 		*err = fmt.Errorf("%w: not a valid Arrow file: %v", ErrCorrupt, problem)
@@ -108,7 +111,8 @@ func invalid(err *error) {
 }
 
 // openArrow checks a file, its metadata's kind and version, and its columns.
-func openArrow[R any](columns []column[R], kind string, file []byte, maxBatches int, version string) (*arrow.Schema, error) {
+func openArrow[R any](columns []column[R], kind string, file []byte, maxBatches int,
+	version string) (*arrow.Schema, error) {
 	if len(file) > MaxArrowFile {
 		return nil, fmt.Errorf("%w: a file of %d bytes (limit %d)", ErrTooLarge, len(file), MaxArrowFile)
 	}
@@ -155,7 +159,8 @@ func checkSchema[R any](columns []column[R], schema *arrow.Schema) error {
 	for i, column := range columns {
 		field := schema.Field(i)
 		if field.Name != column.field.Name || !arrow.TypeEqual(field.Type, column.field.Type) {
-			return fmt.Errorf("column %d is %.80q of type %.80s, want %q of type %s", i, field.Name, field.Type, column.field.Name, column.field.Type)
+			return fmt.Errorf("column %d is %.80q of type %.80s, want %q of type %s", i, field.Name, field.Type,
+				column.field.Name, column.field.Type)
 		}
 	}
 	return nil

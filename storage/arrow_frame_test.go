@@ -10,7 +10,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// TestFramesAreTheLibrarys: a frame that is made of one with other texts has the bytes that the library writes.
+// TestFramesAreTheLibrarys: a frame that is made of one with other texts has the bytes
+// that the library writes.
 func TestFramesAreTheLibrarys(t *testing.T) {
 	var sets [][]arrow.Field
 	for _, columns := range [][]column[messageRow]{messageColumns, messageColumns[:20]} {
@@ -32,7 +33,8 @@ func TestFramesAreTheLibrarys(t *testing.T) {
 				for n, fields := range sets {
 					lengths := fmt.Sprint(round % 3)
 					texts := arrow.NewMetadata([]string{"kind", "run_id", "empty", "task" + lengths}, []string{
-						fmt.Sprintf("k%d%02d", worker, round), strings.Repeat(string(rune('a'+round%26)), round%5), "", "äöü" + lengths,
+						fmt.Sprintf("k%d%02d", worker, round),
+						strings.Repeat(string(rune('a'+round%26)), round%5), "", "äöü" + lengths,
 					})
 					schema, batches := arrow.NewSchema(fields, &texts), 1+round%3
 					want, err := writeFrame(schema, batches)
@@ -42,7 +44,8 @@ func TestFramesAreTheLibrarys(t *testing.T) {
 					}
 					got, err := fileFrame(schema, batches)
 					if err != nil || !bytes.Equal(got, want) {
-						t.Errorf("columns %d, round %d: %d bytes, %v; the library writes %d others", n, round, len(got), err, len(want))
+						t.Errorf("columns %d, round %d: %d bytes, %v; the library writes %d others", n, round,
+							len(got), err, len(want))
 						return
 					}
 					clear(got) // it is the caller's

@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// wantRefused checks that bytes are refused by one of the two errors that a reader of foreign files expects.
+// wantRefused checks that bytes are refused by one of the two errors that a reader
+// of foreign files expects.
 func wantRefused(t *testing.T, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrTooLarge) {
@@ -30,7 +31,8 @@ func TestTruncatedFilesAreRefused(t *testing.T) {
 	}
 }
 
-// TestFlippedBits flips bits one at a time: either the file is refused, or the bit was in padding and the content is the same.
+// TestFlippedBits flips bits one at a time: either the file is refused, or the bit was in padding
+// and the content is the same.
 func TestFlippedBits(t *testing.T) {
 	const stride = 61 // coprime to 8, so that every bit of a byte has its turn
 	wantTrajectory, wantBatch := makeTrajectory(2, 6), makeBatch(2, 8)
@@ -86,7 +88,8 @@ func FuzzDecodeBatch(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(encodeBatch(f, makeBatch(0, 0)))
 	f.Add(encodeBatch(f, makeBatch(2, 5)))
-	f.Add(encodeBatch(f, &storage.Batch{Run: "r", Feed: "f", Ranks: 3, Rank: 2, MicroBatches: 1, Whole: storage.Counts{Samples: 9, SampledTokens: 9, Rollouts: 9}}))
+	f.Add(encodeBatch(f, &storage.Batch{Run: "r", Feed: "f", Ranks: 3, Rank: 2, MicroBatches: 1,
+		Whole: storage.Counts{Samples: 9, SampledTokens: 9, Rollouts: 9}}))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		batch, err := storage.DecodeBatch(file)
 		if err != nil {

@@ -9,8 +9,10 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// listColumn makes a column of lists. write lays the values of all lists out one after the other, read gives them back so.
-func listColumn[R, T any](name string, item arrow.DataType, value func(*R) *[]T, write func(all [][]T, total int) arrow.ArrayData, read func(arrow.Array) ([]T, error)) column[R] {
+// listColumn makes a column of lists. write lays the values of all lists out one after the other,
+// read gives them back so.
+func listColumn[R, T any](name string, item arrow.DataType, value func(*R) *[]T,
+	write func(all [][]T, total int) arrow.ArrayData, read func(arrow.Array) ([]T, error)) column[R] {
 	dataType := arrow.ListOf(item)
 	return column[R]{
 		field: arrow.Field{Name: name, Type: dataType},
@@ -44,7 +46,8 @@ func listColumn[R, T any](name string, item arrow.DataType, value func(*R) *[]T,
 	}
 }
 
-// eachList checks that the lists follow one another without gap or overlap, so that they cannot add up to more than the file holds.
+// eachList checks that the lists follow one another without gap or overlap, so that they cannot add
+// up to more than the file holds.
 func eachList(lists *array.List, rows int, list func(row, start, end int)) error {
 	total, last := int64(lists.ListValues().Len()), int64(0)
 	for row := range rows {

@@ -66,14 +66,16 @@ func (a annotations) verify(texts arrow.Metadata, columns []arrow.Array) error {
 	return nil
 }
 
-// matches compares a file's metadata with what its rows say. The counts may be missing in a file from elsewhere.
+// matches compares a file's metadata with what its rows say. The counts may be missing
+// in a file from elsewhere.
 func (a annotations) matches(computed *metadata, err error) error {
 	if err != nil {
 		return err
 	}
 	for i, key := range computed.keys {
 		if value, given := a[key]; given && value != computed.values[i] {
-			return fmt.Errorf("%w: metadata: %s is %.40q, but the rows say %q", ErrCorrupt, key, value, computed.values[i])
+			return fmt.Errorf("%w: metadata: %s is %.40q, but the rows say %q", ErrCorrupt, key,
+				value, computed.values[i])
 		}
 	}
 	return nil

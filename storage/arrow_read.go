@@ -11,7 +11,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// decompressor is safe for use by many goroutines. A frame gives as many bytes as there is room for, or an error.
+// decompressor is safe for use by many goroutines. A frame gives as many bytes as there
+// is room for, or an error.
 var decompressor = func() *zstd.Decoder {
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecodeAllCapLimit(true),
 		zstd.WithDecoderMaxMemory(maxArrowDecoded), zstd.WithDecoderMaxWindow(maxArrowWindow))
@@ -21,8 +22,8 @@ var decompressor = func() *zstd.Decoder {
 	return decoder
 }()
 
-// readBody reads a record batch of a file that checkArrow has passed, and checks that every buffer is as long as its entries need.
-// The arrays lie in memory of their own.
+// readBody reads a record batch of a file that checkArrow has passed, and checks that every buffer
+// is as long as its entries need. The arrays lie in memory of their own.
 func readBody(file []byte, i int, schema *arrow.Schema) (columns []arrow.Array, rows int, err error) {
 	batch, content := batchOf(file, i)
 	r := &bodyReader{batch: batch, content: content}
@@ -111,7 +112,8 @@ func (r *bodyReader) read(dataType arrow.DataType) (arrow.ArrayData, error) {
 	return r.withChildren(dataType, length, nulls, buffers, last)
 }
 
-func (r *bodyReader) withChildren(dataType arrow.DataType, length, nulls int, buffers []*memory.Buffer, last int) (arrow.ArrayData, error) {
+func (r *bodyReader) withChildren(dataType arrow.DataType, length, nulls int, buffers []*memory.Buffer,
+	last int) (arrow.ArrayData, error) {
 	nested, ok := dataType.(arrow.NestedType)
 	if !ok {
 		return array.NewData(dataType, length, buffers, nil, nulls, 0), nil

@@ -18,7 +18,8 @@ func TestDescriptionMatchesTheFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for title, file := range map[string][]byte{"## Trajectory\n": encodeTrajectory(t, makeTrajectory(1, 4)), "## Batch\n": encodeBatch(t, makeBatch(1, 4)), "## Log\n": encodeSegment(t, makeRecords(1))} {
+	for title, file := range map[string][]byte{"## Trajectory\n": encodeTrajectory(t, makeTrajectory(1, 4)),
+		"## Batch\n": encodeBatch(t, makeBatch(1, 4)), "## Log\n": encodeSegment(t, makeRecords(1))} {
 		t.Run(title, func(t *testing.T) {
 			schema := readSchema(t, file)
 			_, section, found := strings.Cut(string(text), title)

@@ -8,7 +8,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// spanColumn makes a column of lists of structs, such as spans of tokens; the fields are columns of their own.
+// spanColumn makes a column of lists of structs, such as spans of tokens; the fields
+// are columns of their own.
 func spanColumn[R, T any](name string, value func(*R) *[]T, fields ...column[T]) column[R] {
 	types := make([]arrow.Field, len(fields))
 	for i := range fields {

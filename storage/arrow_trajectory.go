@@ -54,7 +54,8 @@ func columnsOf(images bool) []column[messageRow] {
 	if !images {
 		return messageColumns
 	}
-	return append(slices.Clip(messageColumns), stringColumn(imagesKey, func(r *messageRow) *string { return &r.images }))
+	return append(slices.Clip(messageColumns), stringColumn(imagesKey,
+		func(r *messageRow) *string { return &r.images }))
 }
 
 // images counts those of the messages.
@@ -65,8 +66,9 @@ func (t *Trajectory) images() (n int) {
 	return n
 }
 
-// EncodeTrajectory makes a trajectory file: Arrow IPC file format, zstd, one record batch; schemas/arrow.md describes it.
-// The same trajectory gives the same bytes. It refuses a trajectory whose parts disagree, and ErrTooLarge ones.
+// EncodeTrajectory makes a trajectory file: Arrow IPC file format, zstd, one record batch;
+// schemas/arrow.md describes it. The same trajectory gives the same bytes. It refuses a trajectory
+// whose parts disagree, and ErrTooLarge ones.
 func EncodeTrajectory(t *Trajectory) ([]byte, error) {
 	file, err := encodeTrajectory(t)
 	if err != nil {
@@ -166,8 +168,8 @@ func parseMasked(text string) (map[int32]string, error) {
 	return masked, nil
 }
 
-// DecodeTrajectory reads a trajectory file that may come from anywhere. Whatever the bytes, it does not panic and takes bounded memory;
-// the error is an ErrCorrupt or an ErrTooLarge.
+// DecodeTrajectory reads a trajectory file that may come from anywhere. Whatever the bytes, it does
+// not panic and takes bounded memory; the error is an ErrCorrupt or an ErrTooLarge.
 func DecodeTrajectory(file []byte) (*Trajectory, error) {
 	t, err := decodeTrajectory(file)
 	if err != nil {
@@ -182,14 +184,16 @@ func decodeTrajectory(file []byte) (*Trajectory, error) {
 		return nil, err
 	}
 	_, images := named.GetValue(imagesKey)
-	meta, rows, err := readArrow(columnsOf(images), trajectoryKind, TrajectorySchema, file, func(n int) []messageRow { return make([]messageRow, n) })
+	meta, rows, err := readArrow(columnsOf(images), trajectoryKind, TrajectorySchema, file,
+		func(n int) []messageRow { return make([]messageRow, n) })
 	if err != nil {
 		return nil, err
 	}
 	if err := meta.require("run_id", "group_id", "rollout_id", "task", "stop_reason"); err != nil {
 		return nil, err
 	}
-	t := &Trajectory{Run: meta["run_id"], Group: meta["group_id"], Rollout: meta["rollout_id"], Task: meta["task"], StopReason: meta["stop_reason"]}
+	t := &Trajectory{Run: meta["run_id"], Group: meta["group_id"], Rollout: meta["rollout_id"], Task: meta["task"],
+		StopReason: meta["stop_reason"]}
 	var versionErr, textErr error
 	t.DispatchVersion, versionErr = strconv.ParseInt(meta["dispatch_version"], 10, 64)
 	t.TextOnly, textErr = strconv.ParseBool(meta["text_only"])
@@ -207,7 +211,8 @@ func decodeTrajectory(file []byte) (*Trajectory, error) {
 			return nil, fmt.Errorf("%w: more than %d bytes of token columns and images", ErrCorrupt, maxArrowJSON)
 		}
 		if row.run != t.Run || row.group != t.Group || row.rollout != t.Rollout || row.task != t.Task {
-			return nil, fmt.Errorf("%w: row %d is of rollout %.80q, the metadata says %.80q", ErrCorrupt, i, row.rollout, t.Rollout)
+			return nil, fmt.Errorf("%w: row %d is of rollout %.80q, the metadata says %.80q", ErrCorrupt,
+				i, row.rollout, t.Rollout)
 		}
 		t.Messages[i] = row.Message
 		if t.Messages[i].Columns, err = parseList[TokenColumn]("token columns", row.columns); err != nil {

@@ -14,10 +14,12 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The Arrow library makes a compressor of several MiB for every file, and two copies of every buffer. So it only writes the frame of a
-// file, with empty record batches, and those that take their places are written here, with compressors that are used again.
+// The Arrow library makes a compressor of several MiB for every file, and two copies of every
+// buffer. So it only writes the frame of a file, with empty record batches, and those that take
+// their places are written here, with compressors that are used again.
 
-// compressor is safe for use by many goroutines. The frame's own checksum is left out, as the metadata hold one of everything.
+// compressor is safe for use by many goroutines. The frame's own checksum is left out, as the
+// metadata hold one of everything.
 var compressor = func() *zstd.Encoder {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(false))
 	if err != nil {
@@ -67,8 +69,9 @@ func writeFile(schema *arrow.Schema, parts []part) ([]byte, error) {
 	return append(file, rest...), nil
 }
 
-// frames are those that the library wrote lately. Files of the same columns whose metadata are as long have the same frame but for the texts
-// themselves, and to write it takes a quarter of the time of a small file.
+// frames are those that the library wrote lately. Files of the same columns whose metadata are
+// as long have the same frame but for the texts themselves, and to write it takes a quarter of
+// the time of a small file.
 var frames = struct {
 	sync.Mutex
 	known map[string]*frameForm
@@ -132,7 +135,8 @@ func frameKey(schema *arrow.Schema, batches int) string {
 	return string(key)
 }
 
-// textsOf finds the texts of the metadata in a frame: those of the schema's message in front, and those of the footer.
+// textsOf finds the texts of the metadata in a frame: those of the schema's message in front,
+// and those of the footer.
 func textsOf(frame []byte) (message, footer func(i int) int) {
 	const front = 16 // magic with its padding, continuation, length
 	schema, _ := subTable(rootTable(frame[front:]), messageHeader)
@@ -174,7 +178,8 @@ func blockOf(block []byte) (offset, header, body int64) {
 	return int64At(block, 0), int64(int32(binary.LittleEndian.Uint32(block[8:]))), int64At(block, 16)
 }
 
-// body is a record batch on its way into a file: compressed buffers one after the other, and where each lies.
+// body is a record batch on its way into a file: compressed buffers one after the
+// other, and where each lies.
 type body struct {
 	bytes   []byte
 	nodes   [][2]int64 // entries and nulls of each array, parents before children
@@ -212,7 +217,8 @@ func (b *body) addBuffer(content []byte) {
 	}
 }
 
-// message makes the encapsulated header: continuation, length, and the flatbuffer Message of Message.fbs, padded to eight bytes.
+// message makes the encapsulated header: continuation, length, and the flatbuffer Message of
+// Message.fbs, padded to eight bytes.
 func (b *body) message(rows int64) []byte {
 	f := flatbuffers.NewBuilder(1024 + 16*(len(b.nodes)+len(b.buffers)))
 	nodes, buffers := pairs(f, b.nodes), pairs(f, b.buffers)

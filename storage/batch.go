@@ -4,12 +4,14 @@ package storage
 type VersionSegment struct {
 	Start, Length int32
 	Version       int64 // -1: nobody reported it
-	// Stale: the version was further behind than the feed's bound when the batch was made. The feed keeps such tokens and says so.
+	// Stale: the version was further behind than the feed's bound when the batch was made. The feed
+	// keeps such tokens and says so.
 	Stale bool
 }
 
-// StaleAt reports whether the tokens are more than max versions older than a policy version. What nobody reported counts as the version
-// with which the rollout was started, the oldest that it can be.
+// StaleAt reports whether the tokens are more than max versions older than a policy
+// version. What nobody reported counts as the version with which the rollout was started,
+// the oldest that it can be.
 func (v VersionSegment) StaleAt(version, dispatched, max int64) bool {
 	if v.Version < 0 {
 		return version-dispatched > max
@@ -17,11 +19,12 @@ func (v VersionSegment) StaleAt(version, dispatched, max int64) bool {
 	return version-v.Version > max
 }
 
-// TurnSpan says that the tokens [Start, Start+Length) of a sample were sampled in a turn of its rollout.
+// TurnSpan says that the tokens [Start, Start+Length) of a sample were sampled
+// in a turn of its rollout.
 type TurnSpan struct{ Start, Length, Turn int32 }
 
-// Annotation is a remark about a sample, a turn of it, or a span of a turn's sampled tokens. Start and Length are positions among
-// the sample's tokens.
+// Annotation is a remark about a sample, a turn of it, or a span of a turn's sampled tokens. Start
+// and Length are positions among the sample's tokens.
 type Annotation struct {
 	Turn   *int32             `json:"turn,omitempty"`
 	Start  int32              `json:"start"`
@@ -29,12 +32,13 @@ type Annotation struct {
 	Reward *float64           `json:"reward,omitempty"`
 	Text   string             `json:"text,omitempty"`
 	Values map[string]float64 `json:"values,omitempty"`
-	// Note says why the annotation counts for nothing: it names tokens that the turn does not have. Its length is 0 then.
+	// Note says why the annotation counts for nothing: it names tokens that the turn does not
+	// have. Its length is 0 then.
 	Note string `json:"note,omitempty"`
 }
 
-// Sample is one row of a batch file: one training sample. The per-token slices are as long as Tokens and are not shifted: entry i
-// belongs to token i.
+// Sample is one row of a batch file: one training sample. The per-token slices are as long as
+// Tokens and are not shifted: entry i belongs to token i.
 type Sample struct {
 	Run, Group, Rollout, Task string
 	Role                      string // of an episode of several rollouts, one of Batch.Roles
@@ -44,15 +48,17 @@ type Sample struct {
 	PromptLength              int32 // tokens before the first sampled one
 	Truncated                 bool  // the last generation was cut: the model did not end it
 	TextOnly                  bool  // the sampler gave no token ids: there are no tokens
-	// Masked is the rule of the run for which a trajectory's sample is not trained on, "" for none. No sample of a batch has one.
+	// Masked is the rule of the run for which a trajectory's sample is not trained on, "" for none.
+	// No sample of a batch has one.
 	Masked string
 
 	Tokens          []int32
 	LossMask        []bool    // true where the model sampled the token
 	SamplerLogprobs []float32 // natural logarithm; 0 where not sampled
 	Advantages      []float32 // 0 where not sampled
-	// Constrained is true where the model sampled the token from another distribution than the policy's, as under a grammar; nil where that is so of none. A feed
-	// takes such tokens out of LossMask, unless the run trains on them.
+	// Constrained is true where the model sampled the token from another distribution than the
+	// policy's, as under a grammar; nil where that is so of none. A feed takes such tokens out of
+	// LossMask, unless the run trains on them.
 	Constrained []bool
 
 	PolicyVersions   []VersionSegment // ascending, not overlapping; sampled tokens only
@@ -68,8 +74,9 @@ type Sample struct {
 	Columns          []TokenColumn      // by name, then ascending, not overlapping; JSON array in the file
 	Images           []Image            // of the prompts, in their order; JSON array in the file
 	Hints            []Hint             // ascending, not overlapping; JSON array in the file
-	// TeacherLogprobs are each of Batch.Teachers' natural logarithms of the tokens' probabilities, as long as Tokens; 0 for the first token. One that takes hints
-	// has NaN for all tokens that no hint is about, and where it has said nothing.
+	// TeacherLogprobs are each of Batch.Teachers' natural logarithms of the tokens' probabilities,
+	// as long as Tokens; 0 for the first token. One that takes hints has NaN for all tokens that no
+	// hint is about, and where it has said nothing.
 	TeacherLogprobs [][]float32
 }
 
@@ -77,17 +84,21 @@ type Sample struct {
 type Batch struct {
 	Run, Feed string
 	Step      int64
-	// Rank from 0 of Ranks data-parallel ranks, each with a file of its own; a trainer that is one process is rank 0 of 1.
+	// Rank from 0 of Ranks data-parallel ranks, each with a file of its own; a trainer that is
+	// one process is rank 0 of 1.
 	Rank, Ranks int
-	// MicroBatches is how many each rank has, the last ones possibly without samples; 0: samples are not packed.
+	// MicroBatches is how many each rank has, the last ones possibly without samples;
+	// 0: samples are not packed.
 	MicroBatches int
 	// Whole counts the step's samples over all ranks.
 	Whole Counts
 	// Roles are those of the run's episodes; a file of a batch without any has no column for them.
 	Roles []string
-	// Teachers are those whose log-probabilities the samples have; a file of a batch without any has no columns for them.
+	// Teachers are those whose log-probabilities the samples have; a file of a batch without any
+	// has no columns for them.
 	Teachers []string
-	// Hinter has stated the samples' hints, and Hinted are the teachers that take them; a file of a batch without a hinter has no column for them.
+	// Hinter has stated the samples' hints, and Hinted are the teachers that take them; a file of a
+	// batch without a hinter has no column for them.
 	Hinter  string
 	Hinted  []string
 	Samples []Sample
@@ -110,5 +121,6 @@ func Count(samples []Sample) Counts {
 
 // Plus adds the counts of another rank.
 func (c Counts) Plus(o Counts) Counts {
-	return Counts{Samples: c.Samples + o.Samples, SampledTokens: c.SampledTokens + o.SampledTokens, Rollouts: c.Rollouts + o.Rollouts}
+	return Counts{Samples: c.Samples + o.Samples, SampledTokens: c.SampledTokens + o.SampledTokens,
+		Rollouts: c.Rollouts + o.Rollouts}
 }

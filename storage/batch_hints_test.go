@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// hintedBatch has a teacher of all tokens, and one that takes the judge's hints. Every second sample has a hint about its last two tokens.
+// hintedBatch has a teacher of all tokens, and one that takes the judge's hints. Every second
+// sample has a hint about its last two tokens.
 func hintedBatch() *storage.Batch {
 	b := taught(4, 5)
 	b.Hinter, b.Hinted = "judge", []string{"big-2"}
@@ -31,7 +32,8 @@ func hintedBatch() *storage.Batch {
 	return b
 }
 
-// TestHintColumns: hints and what their teacher says of their tokens go through a file; of all other tokens the teacher says nothing.
+// TestHintColumns: hints and what their teacher says of their tokens go through a file; of all
+// other tokens the teacher says nothing.
 func TestHintColumns(t *testing.T) {
 	b := hintedBatch()
 	file := encodeBatch(t, b)
@@ -39,7 +41,8 @@ func TestHintColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := encodeBatch(t, back); !bytes.Equal(again, file) || back.Hinter != "judge" || back.Samples[2].Hints[0].Text != "Look." || back.Samples[2].TeacherLogprobs[1][4] != -1.5 {
+	if again := encodeBatch(t, back); !bytes.Equal(again, file) || back.Hinter != "judge" ||
+		back.Samples[2].Hints[0].Text != "Look." || back.Samples[2].TeacherLogprobs[1][4] != -1.5 {
 		t.Errorf("%+v became %+v", b, back)
 	}
 	schema := readSchema(t, file)
@@ -47,12 +50,15 @@ func TestHintColumns(t *testing.T) {
 		t.Errorf("columns %v", schema.Fields())
 	}
 	for want, change := range map[string]func(*storage.Batch){
-		"teacher big-2":        func(b *storage.Batch) { b.Samples[0].TeacherLogprobs[1][2] = -1 },
-		"teacher reference":    func(b *storage.Batch) { b.Samples[0].TeacherLogprobs[0][2] = float32(math.NaN()) },
-		"hint 0 (start 1":      func(b *storage.Batch) { b.Samples[0].Hints[0].Start = 1 },
-		"hint 0 (start 4":      func(b *storage.Batch) { b.Samples[0].Hints[0].Start = 4 },
-		"at 4":                 func(b *storage.Batch) { b.Samples[0].Hints[0].At = 4 },
-		"hint 1":               func(b *storage.Batch) { b.Samples[0].Hints = append(b.Samples[0].Hints, b.Samples[0].Hints...) },
+		"teacher big-2":     func(b *storage.Batch) { b.Samples[0].TeacherLogprobs[1][2] = -1 },
+		"teacher reference": func(b *storage.Batch) { b.Samples[0].TeacherLogprobs[0][2] = float32(math.NaN()) },
+		"hint 0 (start 1":   func(b *storage.Batch) { b.Samples[0].Hints[0].Start = 1 },
+		"hint 0 (start 4":   func(b *storage.Batch) { b.Samples[0].Hints[0].Start = 4 },
+		"at 4":              func(b *storage.Batch) { b.Samples[0].Hints[0].At = 4 },
+		"hint 1": func(b *storage.Batch) {
+			b.Samples[0].Hints = append(b.Samples[0].Hints,
+				b.Samples[0].Hints...)
+		},
 		"the id -1":            func(b *storage.Batch) { b.Samples[0].Hints[0].Tokens[0] = -1 },
 		"take hints of nobody": func(b *storage.Batch) { b.Hinter = "" },
 		"hinter \"a b\"":       func(b *storage.Batch) { b.Hinter = "a b" },
@@ -68,7 +74,8 @@ func TestHintColumns(t *testing.T) {
 	for i := 0; i < len(file); i += 13 {
 		damaged := bytes.Clone(file)
 		damaged[i] ^= 0x10
-		if _, err := storage.DecodeBatch(damaged); err != nil && !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrTooLarge) {
+		if _, err := storage.DecodeBatch(damaged); err != nil && !errors.Is(err, storage.ErrCorrupt) &&
+			!errors.Is(err, storage.ErrTooLarge) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 	}

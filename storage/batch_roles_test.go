@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// TestRoleColumn: the roles of rollouts go through a file, and one that is none of the batch's does not.
+// TestRoleColumn: the roles of rollouts go through a file, and one that is none
+// of the batch's does not.
 func TestRoleColumn(t *testing.T) {
 	b := taught(4, 5)
 	b.Roles = []string{"x", "o"}

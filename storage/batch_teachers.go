@@ -20,7 +20,8 @@ const (
 	// teachersKey is the metadata that names them, with commas between.
 	teachersKey = "teachers"
 	maxTeachers = 8
-	// columnsKey is the metadata that names token columns, and the name of the column of all of them.
+	// columnsKey is the metadata that names token columns, and the name of
+	// the column of all of them.
 	columnsKey = "token_columns"
 	// constrainedKey is the metadata that counts constrained tokens, and the name of their column.
 	constrainedKey = "constrained"
@@ -44,7 +45,8 @@ func checkTeachers(names []string) error {
 	return nil
 }
 
-// validateTeachers checks that each teacher says something of each token, and one that takes hints of the tokens of their spans: NaN is nothing.
+// validateTeachers checks that each teacher says something of each token, and one that takes hints
+// of the tokens of their spans: NaN is nothing.
 func (s *Sample) validateTeachers(names, hinted []string) error {
 	if len(s.TeacherLogprobs) != len(names) {
 		return fmt.Errorf("log-probabilities of %d teachers, the batch has %d", len(s.TeacherLogprobs), len(names))
@@ -82,7 +84,8 @@ type form struct {
 }
 
 func (b *Batch) form() form {
-	return form{b.Teachers, len(b.columnNames()) > 0, b.Hinter != "", len(b.Roles) > 0, b.constrained() > 0, b.images() > 0}
+	return form{b.Teachers, len(b.columnNames()) > 0, b.Hinter != "", len(b.Roles) > 0,
+		b.constrained() > 0, b.images() > 0}
 }
 
 // images counts those of the samples.
@@ -120,7 +123,8 @@ func (f form) columns() []column[sampleRow] {
 		columns = append(columns, stringColumn(imagesKey, func(r *sampleRow) *string { return &r.images }))
 	}
 	for i, name := range f.teachers {
-		columns = append(columns, float32ListColumn(teacherColumn+name, func(r *sampleRow) *[]float32 { return &r.TeacherLogprobs[i] }))
+		columns = append(columns, float32ListColumn(teacherColumn+name,
+			func(r *sampleRow) *[]float32 { return &r.TeacherLogprobs[i] }))
 	}
 	return columns
 }
@@ -164,8 +168,8 @@ func namedBy(file []byte) (meta arrow.Metadata, err error) {
 	return reader.Schema().Metadata(), nil
 }
 
-// Hint is a text about the tokens [Start, Start+Length) of a sample, all sampled in Turn. A teacher that takes hints scores them with the hint inserted before
-// the token At.
+// Hint is a text about the tokens [Start, Start+Length) of a sample, all sampled in Turn. A teacher
+// that takes hints scores them with the hint inserted before the token At.
 type Hint struct {
 	Turn   int32   `json:"turn"`
 	Start  int32   `json:"start"`
@@ -207,8 +211,10 @@ func (s *Sample) validateHints(hinter string) error {
 	}
 	end := int64(0)
 	for i, h := range s.Hints {
-		if !follows(h.Start, h.Length, len(s.LossMask), &end) || h.Turn < 0 || h.At < 0 || h.At > h.Start || !s.sampledAll(h) {
-			return fmt.Errorf("hint %d (start %d, length %d, at %d, turn %d) is not about sampled tokens of %d behind the hint before it", i, h.Start, h.Length, h.At, h.Turn, len(s.LossMask))
+		if !follows(h.Start, h.Length, len(s.LossMask), &end) || h.Turn < 0 || h.At < 0 ||
+			h.At > h.Start || !s.sampledAll(h) {
+			return fmt.Errorf("hint %d (start %d, length %d, at %d, turn %d) is not about sampled tokens of %d behind the hint before it",
+				i, h.Start, h.Length, h.At, h.Turn, len(s.LossMask))
 		}
 		if err := tokencheck.IDs(h.Tokens); err != nil {
 			return fmt.Errorf("hint %d: %w", i, err)
@@ -217,7 +223,8 @@ func (s *Sample) validateHints(hinter string) error {
 	return nil
 }
 
-// sampledAll reports whether the tokens of a hint's span were all sampled, if only under a constraint.
+// sampledAll reports whether the tokens of a hint's span were all sampled, if
+// only under a constraint.
 func (s *Sample) sampledAll(h Hint) bool {
 	for k := h.Start; k < h.Start+h.Length; k++ {
 		if !s.LossMask[k] && (s.Constrained == nil || !s.Constrained[k]) {

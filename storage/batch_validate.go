@@ -18,7 +18,8 @@ func (b *Batch) validate() error {
 		return fmt.Errorf("rank %d of %d", b.Rank, b.Ranks)
 	case b.MicroBatches < 0 || b.MicroBatches > math.MaxInt32:
 		return fmt.Errorf("%d micro-batches", b.MicroBatches)
-	case own.Samples > b.Whole.Samples || own.SampledTokens > b.Whole.SampledTokens || own.Rollouts > b.Whole.Rollouts || b.Ranks == 1 && own != b.Whole:
+	case own.Samples > b.Whole.Samples || own.SampledTokens > b.Whole.SampledTokens ||
+		own.Rollouts > b.Whole.Rollouts || b.Ranks == 1 && own != b.Whole:
 		return fmt.Errorf("%+v in this file of a batch of %+v over %d ranks", own, b.Whole, b.Ranks)
 	}
 	if err := checkTeachers(b.Teachers); err != nil {
@@ -60,10 +61,12 @@ func (s *Sample) validate(microBatches int) error {
 		return fmt.Errorf("prompt length %d of %d tokens", s.PromptLength, n)
 	case s.SampleIndex < 0 || s.SamplesInRollout < 0 || s.SamplesInRollout > 0 && s.SampleIndex >= s.SamplesInRollout:
 		return fmt.Errorf("sample index %d of %d samples", s.SampleIndex, s.SamplesInRollout)
-	case microBatches == 0 && s.MicroBatch != -1 || microBatches > 0 && (s.MicroBatch < 0 || int(s.MicroBatch) >= microBatches):
+	case microBatches == 0 && s.MicroBatch != -1 ||
+		microBatches > 0 && (s.MicroBatch < 0 || int(s.MicroBatch) >= microBatches):
 		return fmt.Errorf("micro-batch %d of %d", s.MicroBatch, microBatches)
 	case int(s.RolloutSampled) < countTrue(s.LossMask):
-		return fmt.Errorf("%d tokens were sampled in the rollout, %d of them in this sample alone", s.RolloutSampled, countTrue(s.LossMask))
+		return fmt.Errorf("%d tokens were sampled in the rollout, %d of them in this sample alone", s.RolloutSampled,
+			countTrue(s.LossMask))
 	case !finite(float64(s.Reward)):
 		return fmt.Errorf("reward is %v", s.Reward)
 	case !finite(float64(s.Temperature)) || s.Temperature < 0:
@@ -113,13 +116,15 @@ func checkTurns(turns []TurnSpan, tokens int) error {
 	end := int64(0)
 	for i, t := range turns {
 		if !follows(t.Start, t.Length, tokens, &end) || t.Turn < 0 {
-			return fmt.Errorf("turn span %d (start %d, length %d, turn %d) does not fit after token %d of %d", i, t.Start, t.Length, t.Turn, end, tokens)
+			return fmt.Errorf("turn span %d (start %d, length %d, turn %d) does not fit after token %d of %d", i,
+				t.Start, t.Length, t.Turn, end, tokens)
 		}
 	}
 	return nil
 }
 
-// follows reports whether a span of some tokens begins at or after end and stays within the sample, and moves end behind it.
+// follows reports whether a span of some tokens begins at or after end and stays within the sample,
+// and moves end behind it.
 func follows(start, length int32, tokens int, end *int64) bool {
 	if int64(start) < *end || length <= 0 || int64(start)+int64(length) > int64(tokens) {
 		return false
@@ -130,8 +135,10 @@ func follows(start, length int32, tokens int, end *int64) bool {
 
 func checkAnnotations(annotations []Annotation, tokens int) error {
 	for i, a := range annotations {
-		if a.Start < 0 || a.Length < 0 || int64(a.Start)+int64(a.Length) > int64(tokens) || a.Turn != nil && *a.Turn < 0 {
-			return fmt.Errorf("annotation %d (start %d, length %d) does not fit in %d tokens", i, a.Start, a.Length, tokens)
+		if a.Start < 0 || a.Length < 0 || int64(a.Start)+int64(a.Length) > int64(tokens) ||
+			a.Turn != nil && *a.Turn < 0 {
+			return fmt.Errorf("annotation %d (start %d, length %d) does not fit in %d tokens", i,
+				a.Start, a.Length, tokens)
 		}
 		if a.Reward != nil && !finite(*a.Reward) {
 			return fmt.Errorf("the reward of annotation %d is %v", i, *a.Reward)
@@ -173,7 +180,8 @@ func (b *Batch) checkRoles() error {
 	}
 	for i := range b.Samples {
 		if role := b.Samples[i].Role; role != "" && !slices.Contains(b.Roles, role) {
-			return fmt.Errorf("sample %d (rollout %s): role %.80q is none of %v", i, b.Samples[i].Rollout, role, b.Roles)
+			return fmt.Errorf("sample %d (rollout %s): role %.80q is none of %v", i,
+				b.Samples[i].Rollout, role, b.Roles)
 		}
 	}
 	return nil

@@ -10,21 +10,24 @@ import (
 	"time"
 )
 
-// Ref names an immutable object and what it must contain. Events carry Refs in place of large bodies.
+// Ref names an immutable object and what it must contain. Events carry Refs
+// in place of large bodies.
 type Ref struct {
 	Key    string `json:"ref"`
 	SHA256 string `json:"sha256"` // 64 lower-case hexadecimal digits
 	Size   int64  `json:"size"`   // bytes
 }
 
-// Validate checks the form of a Ref, not the object: ErrKey or ErrCorrupt, since a Ref may come from outside.
+// Validate checks the form of a Ref, not the object: ErrKey or ErrCorrupt, since a
+// Ref may come from outside.
 func (r Ref) Validate() error {
 	if err := ValidateKey(r.Key); err != nil {
 		return err
 	}
 	digest, err := hex.DecodeString(r.SHA256)
 	if err != nil || len(digest) != sha256.Size || strings.ToLower(r.SHA256) != r.SHA256 {
-		return fmt.Errorf("ref %s: %w: sha256 %.80q is not 64 lower-case hexadecimal digits", r.Key, ErrCorrupt, r.SHA256)
+		return fmt.Errorf("ref %s: %w: sha256 %.80q is not 64 lower-case hexadecimal digits", r.Key, ErrCorrupt,
+			r.SHA256)
 	}
 	if r.Size < 0 || r.Size > MaxStream {
 		return fmt.Errorf("ref %s: %w: size %d is not within 0 and %d", r.Key, ErrCorrupt, r.Size, int64(MaxStream))
@@ -38,7 +41,8 @@ func (r Ref) Check(data []byte) error {
 		return fmt.Errorf("%s: %w: %d bytes instead of %d", r.Key, ErrCorrupt, len(data), r.Size)
 	}
 	if Digest(data) != r.SHA256 {
-		// The digest that it has is not told: who may name an object need not be allowed to read it.
+		// The digest that it has is not told: who may name an object need
+		// not be allowed to read it.
 		return fmt.Errorf("%s: %w: its sha256 is not %s", r.Key, ErrCorrupt, r.SHA256)
 	}
 	return nil
@@ -61,18 +65,21 @@ func PutBlob(ctx context.Context, s Store, data []byte) (Ref, error) {
 	return putRef(ctx, s, Ref{Key: BlobKey(digest), SHA256: digest, Size: int64(len(data))}, data)
 }
 
-// PutNamed stores data under keyPrefix-<first 16 digits of its digest>.ext, a name for people that is still unique to the content:
-// runs/<run>/trajectories/<rollout>-<digest>.arrow. Repeating it soon with the same data uploads nothing.
+// PutNamed stores data under keyPrefix-<first 16 digits of its digest>.ext, a name for people that
+// is still unique to the content: runs/<run>/trajectories/<rollout>-<digest>.arrow. Repeating it
+// soon with the same data uploads nothing.
 func PutNamed(ctx context.Context, s Store, keyPrefix, ext string, data []byte) (Ref, error) {
 	return putRef(ctx, s, namedRef(keyPrefix, ext, data), data)
 }
 
 func namedRef(keyPrefix, ext string, data []byte) Ref {
 	digest := Digest(data)
-	return Ref{Key: keyPrefix + "-" + digest[:16] + "." + strings.TrimPrefix(ext, "."), SHA256: digest, Size: int64(len(data))}
+	return Ref{Key: keyPrefix + "-" + digest[:16] + "." + strings.TrimPrefix(ext, "."),
+		SHA256: digest, Size: int64(len(data))}
 }
 
-// PutPacked is PutNamed for small objects of which many are put at once, such as trajectories: a Packer keeps them together.
+// PutPacked is PutNamed for small objects of which many are put at once, such as trajectories: a
+// Packer keeps them together.
 func PutPacked(ctx context.Context, s Store, keyPrefix, ext string, data []byte) (Ref, error) {
 	if packer, can := s.(Packer); can {
 		ref := namedRef(keyPrefix, ext, data)
@@ -81,8 +88,9 @@ func PutPacked(ctx context.Context, s Store, keyPrefix, ext string, data []byte)
 	return PutNamed(ctx, s, keyPrefix, ext, data)
 }
 
-// RefreshAfter is the age from which on an object that is there already is written again, so that it is young: who collects garbage
-// spares what is young, as the event that will name it may not be on the log yet.
+// RefreshAfter is the age from which on an object that is there already is written again, so
+// that it is young: who collects garbage spares what is young, as the event that will name it
+// may not be on the log yet.
 const RefreshAfter = time.Hour
 
 func putRef(ctx context.Context, s Store, ref Ref, data []byte) (Ref, error) {
@@ -92,8 +100,9 @@ func putRef(ctx context.Context, s Store, ref Ref, data []byte) (Ref, error) {
 	return ref, s.Put(ctx, ref.Key, data)
 }
 
-// isYoung reports whether a young object of the right size has the content's own key, so that nothing has to be uploaded. One of another
-// size is what a store that lost power left behind; it is written again.
+// isYoung reports whether a young object of the right size has the content's own key, so that
+// nothing has to be uploaded. One of another size is what a store that lost power left
+// behind; it is written again.
 func isYoung(ctx context.Context, s Store, ref Ref) (bool, error) {
 	info, err := s.Stat(ctx, ref.Key)
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -102,8 +111,9 @@ func isYoung(ctx context.Context, s Store, ref Ref) (bool, error) {
 	return err == nil && info.Size == ref.Size && time.Since(info.Modified) < RefreshAfter, nil
 }
 
-// GetBlob reads what a Ref names and verifies its digest: ErrNotFound, or ErrCorrupt when the bytes are others. It reads no more than the
-// Ref's size, whatever is there: who may write to a store must not fill its readers' memory. ErrTooLarge above MaxObject; see ReadBlob.
+// GetBlob reads what a Ref names and verifies its digest: ErrNotFound, or ErrCorrupt when the bytes
+// are others. It reads no more than the Ref's size, whatever is there: who may write to a store
+// must not fill its readers' memory. ErrTooLarge above MaxObject; see ReadBlob.
 func GetBlob(ctx context.Context, s Store, ref Ref) ([]byte, error) {
 	if err := ref.Validate(); err != nil {
 		return nil, err

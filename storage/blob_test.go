@@ -68,7 +68,8 @@ func TestVerifyBlob(t *testing.T) {
 		for name, test := range map[string]struct {
 			ref  storage.Ref
 			want error
-		}{"longer": {longer, storage.ErrCorrupt}, "another digest": {other, storage.ErrCorrupt}, "not there": {none, storage.ErrNotFound}} {
+		}{"longer": {longer, storage.ErrCorrupt}, "another digest": {other, storage.ErrCorrupt},
+			"not there": {none, storage.ErrNotFound}} {
 			err := storage.VerifyBlob(t.Context(), s, test.ref)
 			if !errors.Is(err, test.want) {
 				t.Errorf("%d bytes, %s: %v", size, name, err)
@@ -88,7 +89,8 @@ func (s wholeStore) Get(context.Context, string) ([]byte, error) {
 	return nil, storage.ErrTooLarge
 }
 
-// TestBlobTakesItsSizeOfMemory: who puts a huge object in the place of a small one fills nobody's memory.
+// TestBlobTakesItsSizeOfMemory: who puts a huge object in the place of a small
+// one fills nobody's memory.
 func TestBlobTakesItsSizeOfMemory(t *testing.T) {
 	s, err := dir.Open(t.TempDir())
 	if err != nil {
@@ -107,7 +109,8 @@ func TestBlobTakesItsSizeOfMemory(t *testing.T) {
 	}
 }
 
-// TestMalformedRefs: a Ref in an event from outside is refused by an error that says that trying again is of no use.
+// TestMalformedRefs: a Ref in an event from outside is refused by an error that says that
+// trying again is of no use.
 func TestMalformedRefs(t *testing.T) {
 	good := storage.Ref{Key: "a/b", SHA256: strings.Repeat("ab", 32), Size: 1}
 	if err := good.Validate(); err != nil {
@@ -136,7 +139,8 @@ func TestMalformedRefs(t *testing.T) {
 	}
 }
 
-// TestDigestsAreNotTold: an error about an object of another content does not tell its digest, which tells short contents apart.
+// TestDigestsAreNotTold: an error about an object of another content does not tell its digest,
+// which tells short contents apart.
 func TestDigestsAreNotTold(t *testing.T) {
 	s, err := dir.Open(t.TempDir())
 	if err != nil {
@@ -150,7 +154,8 @@ func TestDigestsAreNotTold(t *testing.T) {
 		ref := storage.Ref{Key: "private/key", SHA256: strings.Repeat("ab", 32), Size: size}
 		_, got := storage.GetBlob(t.Context(), s, ref)
 		for name, err := range map[string]error{"read": got, "verified": storage.VerifyBlob(t.Context(), s, ref)} {
-			if !errors.Is(err, storage.ErrCorrupt) || strings.Contains(err.Error(), storage.Digest([]byte("content")[:min(size, 7)])) {
+			if !errors.Is(err, storage.ErrCorrupt) ||
+				strings.Contains(err.Error(), storage.Digest([]byte("content")[:min(size, 7)])) {
 				t.Errorf("%d bytes %s: %v", size, name, err)
 			}
 		}

@@ -8,14 +8,20 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// TestConstrainedFiles: the marks of constrained messages and tokens go through files. Batch files without any have no column of them.
+// TestConstrainedFiles: the marks of constrained messages and tokens go through files. Batch files
+// without any have no column of them.
 func TestConstrainedFiles(t *testing.T) {
-	tr := &storage.Trajectory{Run: "r", Group: "g", Rollout: "g-0", Task: "t", StopReason: "finished", Messages: []storage.Message{
-		{Role: "user", TokenIDs: []int32{1, 2}, Logprobs: make([]float32, 2), LossMask: make([]bool, 2), PolicyVersion: -1},
-		{Index: 1, Role: "assistant", TokenIDs: []int32{3}, Logprobs: []float32{-1}, LossMask: []bool{true}},
-		{Index: 2, Turn: 1, Role: "assistant", Constrained: true, TokenIDs: []int32{4, 5}, Logprobs: []float32{0, -2}, LossMask: []bool{false, true}},
-		{Index: 3, Turn: 2, Role: "assistant", TokenIDs: []int32{6}, Logprobs: []float32{-3}, LossMask: []bool{true}},
-	}}
+	tr := &storage.Trajectory{Run: "r", Group: "g", Rollout: "g-0", Task: "t", StopReason: "finished",
+		Messages: []storage.Message{
+			{Role: "user", TokenIDs: []int32{1, 2}, Logprobs: make([]float32, 2),
+				LossMask: make([]bool, 2), PolicyVersion: -1},
+			{Index: 1, Role: "assistant", TokenIDs: []int32{3}, Logprobs: []float32{-1}, LossMask: []bool{true}},
+			{Index: 2, Turn: 1, Role: "assistant", Constrained: true, TokenIDs: []int32{4, 5},
+				Logprobs: []float32{0, -2},
+				LossMask: []bool{false, true}},
+			{Index: 3, Turn: 2, Role: "assistant", TokenIDs: []int32{6}, Logprobs: []float32{-3},
+				LossMask: []bool{true}},
+		}}
 	file := encodeTrajectory(t, tr)
 	back, err := storage.DecodeTrajectory(file)
 	if err != nil || !reflect.DeepEqual(back, tr) {
@@ -26,7 +32,8 @@ func TestConstrainedFiles(t *testing.T) {
 		t.Errorf("constrained: %v", samples[0].Constrained)
 	}
 	storage.MaskConstrained(samples)
-	if s := samples[0]; !reflect.DeepEqual(s.LossMask, []bool{false, false, true, false, false, true}) || s.SamplerLogprobs[4] != 0 || s.RolloutSampled != 2 {
+	if s := samples[0]; !reflect.DeepEqual(s.LossMask, []bool{false, false, true, false, false, true}) ||
+		s.SamplerLogprobs[4] != 0 || s.RolloutSampled != 2 {
 		t.Errorf("masked: %+v", s)
 	}
 	b := taught(4, 5)
@@ -46,21 +53,23 @@ func TestConstrainedFiles(t *testing.T) {
 	}
 }
 
-// TestMaskedFiles: which segments are not trained on goes through files, with the rule that says so. No
-// token of them counts, and those of the others do as ever.
+// TestMaskedFiles: which segments are not trained on goes through files, with the rule that says
+// so. No token of them counts, and those of the others do as ever.
 func TestMaskedFiles(t *testing.T) {
 	said := func(index int, mask bool) storage.Message {
 		return storage.Message{Index: int32(index), Turn: int32(index), Segment: int32(index), Role: "assistant",
 			TokenIDs: []int32{7, 8}, Logprobs: []float32{0, -1}, LossMask: []bool{false, mask}}
 	}
 	tr := &storage.Trajectory{Run: "r", Group: "g", Rollout: "g-0", Task: "t", StopReason: "finished",
-		Masked: map[int32]string{0: "titles", 2: "others"}, Messages: []storage.Message{said(0, false), said(1, true), said(2, false), said(3, false)}}
+		Masked:   map[int32]string{0: "titles", 2: "others"},
+		Messages: []storage.Message{said(0, false), said(1, true), said(2, false), said(3, false)}}
 	back, err := storage.DecodeTrajectory(encodeTrajectory(t, tr))
 	if err != nil || !reflect.DeepEqual(back, tr) {
 		t.Fatalf("%+v became %+v: %v", tr, back, err)
 	}
 	kept, left := storage.Trained(back.Samples())
-	if want := map[int]string{0: "conversations: titles", 2: "conversations: others", 3: storage.LeftUnsampled}; !reflect.DeepEqual(kept, []int{1}) || !reflect.DeepEqual(left, want) {
+	if want := map[int]string{0: "conversations: titles", 2: "conversations: others",
+		3: storage.LeftUnsampled}; !reflect.DeepEqual(kept, []int{1}) || !reflect.DeepEqual(left, want) {
 		t.Errorf("kept %v, left %v", kept, left)
 	}
 	for i := range 10_000 {

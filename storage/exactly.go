@@ -10,8 +10,8 @@ import (
 // ErrSource means that what should be written is not of the size that was said.
 var ErrSource = errors.New("the source is not what was said of it")
 
-// Exactly gives what r gives, and fails where that is not size bytes, with size -1 where it is more than limit, and when the context ends. It
-// is for those who implement PutReader.
+// Exactly gives what r gives, and fails where that is not size bytes, with size -1 where it is more
+// than limit, and when the context ends. It is for those who implement PutReader.
 func Exactly(ctx context.Context, r io.Reader, size, limit int64) io.Reader {
 	return &exactly{ctx: ctx, r: r, size: size, limit: limit}
 }

@@ -25,10 +25,13 @@ func Example() {
 	defer s.Close()
 
 	file, err := storage.EncodeTrajectory(&storage.Trajectory{
-		Run: "demo", Group: "g000001", Rollout: "g000001-0", Task: "shell-slugify", StopReason: "finished", DispatchVersion: 3,
+		Run: "demo", Group: "g000001", Rollout: "g000001-0", Task: "shell-slugify",
+		StopReason: "finished", DispatchVersion: 3,
 		Messages: []storage.Message{
-			{Role: "user", Content: "Fix it.", TokenIDs: []int32{11, 12}, Logprobs: []float32{0, 0}, LossMask: []bool{false, false}, PolicyVersion: -1},
-			{Index: 1, Role: "assistant", Content: "Done.", TokenIDs: []int32{21, 22}, Logprobs: []float32{-0.5, -0.25}, LossMask: []bool{true, true}, PolicyVersion: 3},
+			{Role: "user", Content: "Fix it.", TokenIDs: []int32{11, 12}, Logprobs: []float32{0, 0},
+				LossMask: []bool{false, false}, PolicyVersion: -1},
+			{Index: 1, Role: "assistant", Content: "Done.", TokenIDs: []int32{21, 22}, Logprobs: []float32{-0.5, -0.25},
+				LossMask: []bool{true, true}, PolicyVersion: 3},
 		},
 	})
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Image is a picture in a message: a blob, and what its header says. In the message's text its Name stands in its place.
+// Image is a picture in a message: a blob, and what its header says. In the message's text its
+// Name stands in its place.
 type Image struct {
 	Ref
 	MediaType string `json:"media_type" jsonschema:"enum=image/png,enum=image/jpeg,enum=image/gif,enum=image/webp"`
@@ -54,7 +55,8 @@ func (i Image) check() error {
 	return nil
 }
 
-// CheckImages checks those of a message with a text, in which their names stand one behind the other.
+// CheckImages checks those of a message with a text, in which their names
+// stand one behind the other.
 func CheckImages(images []Image, text string) error {
 	if err := checkImages(images); err != nil {
 		return err
@@ -62,7 +64,8 @@ func CheckImages(images []Image, text string) error {
 	end := 0
 	for n, i := range images {
 		if i.At < end || i.At > len(text) || !strings.HasPrefix(text[i.At:], i.Name()) {
-			return fmt.Errorf("images[%d]: %s does not stand at byte %d of the text, behind the one before it", n, i.Name(), i.At)
+			return fmt.Errorf("images[%d]: %s does not stand at byte %d of the text, behind the one before it", n,
+				i.Name(), i.At)
 		}
 		end = i.At + len(i.Name())
 	}

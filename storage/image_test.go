@@ -11,7 +11,8 @@ import (
 
 func makeImage(seed string) storage.Image {
 	digest := storage.Digest([]byte(seed))
-	return storage.Image{Ref: storage.Ref{Key: storage.BlobKey(digest), SHA256: digest, Size: 9}, MediaType: "image/png", Width: 3, Height: 2}
+	return storage.Image{Ref: storage.Ref{Key: storage.BlobKey(digest), SHA256: digest, Size: 9},
+		MediaType: "image/png", Width: 3, Height: 2}
 }
 
 func showing(m *storage.Message, images ...storage.Image) {
@@ -23,7 +24,8 @@ func showing(m *storage.Message, images ...storage.Image) {
 	}
 }
 
-// TestImagesInFiles: files keep images, and those without any are as they were. A row that begins a sample with all of its prompt has all of its images.
+// TestImagesInFiles: files keep images, and those without any are as they were. A row that begins a
+// sample with all of its prompt has all of its images.
 func TestImagesInFiles(t *testing.T) {
 	a, b := makeImage("a"), makeImage("b")
 	tr := makeTrajectory(2, 4)
@@ -31,7 +33,8 @@ func TestImagesInFiles(t *testing.T) {
 	showing(&tr.Messages[3], b)
 	again := storage.Message{Index: int32(len(tr.Messages)), Turn: 2, Segment: 1, Role: "user", PolicyVersion: -1}
 	showing(&again, b, a)
-	behind := storage.Message{Index: again.Index + 1, Turn: 2, Segment: 1, Role: "prompt", TokenIDs: []int32{1}, Logprobs: []float32{0}, LossMask: []bool{false}, PolicyVersion: -1, Images: []storage.Image{a, b, b, a}}
+	behind := storage.Message{Index: again.Index + 1, Turn: 2, Segment: 1, Role: "prompt", TokenIDs: []int32{1},
+		Logprobs: []float32{0}, LossMask: []bool{false}, PolicyVersion: -1, Images: []storage.Image{a, b, b, a}}
 	tr.Messages = append(tr.Messages, again, behind)
 	got, err := storage.DecodeTrajectory(encodeTrajectory(t, tr))
 	if err != nil || !reflect.DeepEqual(got, tr) {
@@ -52,7 +55,8 @@ func TestImagesInFiles(t *testing.T) {
 	batch := makeBatch(2, 6)
 	batch.Samples[1].Images = []storage.Image{a, b}
 	back, err := storage.DecodeBatch(encodeBatch(t, batch))
-	if err != nil || !reflect.DeepEqual(back.Samples[1].Images, batch.Samples[1].Images) || back.Samples[0].Images != nil {
+	if err != nil || !reflect.DeepEqual(back.Samples[1].Images, batch.Samples[1].Images) ||
+		back.Samples[0].Images != nil {
 		t.Errorf("a batch came back as %+v, %v", back, err)
 	}
 }

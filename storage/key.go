@@ -6,14 +6,17 @@ import (
 )
 
 const (
-	// MaxKey is the length limit of a key in bytes; an S3 prefix of the bucket still fits S3's own limit of 1024.
+	// MaxKey is the length limit of a key in bytes; an S3 prefix of the bucket still
+	// fits S3's own limit of 1024.
 	MaxKey = 512
-	// maxSegment leaves room for a directory store's own suffixes within the 255 bytes of a file name.
+	// maxSegment leaves room for a directory store's own suffixes within the
+	// 255 bytes of a file name.
 	maxSegment = 200
 )
 
-// ValidateKey checks that a key is slash-separated segments of letters, digits and ._@=+- with at most 512 bytes in all and 200 in a
-// segment. A segment is not empty and does not begin with a dot: those names belong to the implementations. The error is an ErrKey.
+// ValidateKey checks that a key is slash-separated segments of letters, digits and ._@=+- with at
+// most 512 bytes in all and 200 in a segment. A segment is not empty and does not begin with a dot:
+// those names belong to the implementations. The error is an ErrKey.
 func ValidateKey(key string) error {
 	if key == "" {
 		return fmt.Errorf("%w: it is empty", ErrKey)

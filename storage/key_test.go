@@ -9,13 +9,15 @@ import (
 )
 
 func TestValidateKey(t *testing.T) {
-	valid := []string{"a", "blobs/sha256/ab/abcd", "runs/r-1_2.3/x@y=z+w", strings.Repeat("a", 200), strings.Repeat("abc/", 127) + "abc", "a.", "a..b"}
+	valid := []string{"a", "blobs/sha256/ab/abcd", "runs/r-1_2.3/x@y=z+w", strings.Repeat("a", 200),
+		strings.Repeat("abc/", 127) + "abc", "a.", "a..b"}
 	for _, key := range valid {
 		if err := storage.ValidateKey(key); err != nil {
 			t.Errorf("%q: %v", key, err)
 		}
 	}
-	invalid := []string{"", "/", "a/", "/a", "a//b", "..", "a/..", "./a", ".a", "a/.b", "a b", "ü", "a\n", `a\b`, strings.Repeat("a", 201), strings.Repeat("abcd/", 102) + "abc"}
+	invalid := []string{"", "/", "a/", "/a", "a//b", "..", "a/..", "./a", ".a", "a/.b", "a b", "ü", "a\n", `a\b`,
+		strings.Repeat("a", 201), strings.Repeat("abcd/", 102) + "abc"}
 	for _, key := range invalid {
 		if err := storage.ValidateKey(key); !errors.Is(err, storage.ErrKey) {
 			t.Errorf("%q: %v, want an ErrKey", key, err)
@@ -31,7 +33,8 @@ func FuzzValidateKey(f *testing.F) {
 		if storage.ValidateKey(key) != nil {
 			return
 		}
-		if len(key) == 0 || len(key) > storage.MaxKey || strings.Contains("/"+key+"/", "/../") || strings.Contains(key, "//") || strings.HasPrefix(key, "/") {
+		if len(key) == 0 || len(key) > storage.MaxKey || strings.Contains("/"+key+"/", "/../") ||
+			strings.Contains(key, "//") || strings.HasPrefix(key, "/") {
 			t.Errorf("%q passes", key)
 		}
 		if err := storage.ValidatePrefix(key); err != nil {

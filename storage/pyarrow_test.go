@@ -15,8 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// pyarrow runs the script in testdata with the Python of RONDO_PYTHON (python3). Without pyarrow the test is skipped, or fails
-// with RONDO_REQUIRE_ALL=1.
+// pyarrow runs the script in testdata with the Python of RONDO_PYTHON (python3). Without pyarrow
+// the test is skipped, or fails with RONDO_REQUIRE_ALL=1.
 func pyarrow(t *testing.T, args ...string) []byte {
 	t.Helper()
 	python := os.Getenv("RONDO_PYTHON")
@@ -56,7 +56,8 @@ func TestParquetLine(t *testing.T) {
 	dir := t.TempDir()
 	var want []map[string]any
 	for i, trajectory := range []*storage.Trajectory{makeTrajectory(5, 30), second} {
-		file := filepath.Join(dir, "trajectories", fmt.Sprint("run-", i), "g.arrow") // of several runs, each in its folder
+		// of several runs, each in its folder
+		file := filepath.Join(dir, "trajectories", fmt.Sprint("run-", i), "g.arrow")
 		encoded := encodeTrajectory(t, trajectory)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, encoded, 0o600)); err != nil {
 			t.Fatal(err)
@@ -65,7 +66,8 @@ func TestParquetLine(t *testing.T) {
 	}
 	pyarrow(t, "run", dir, line)
 	var read pyarrowFile
-	if err := json.Unmarshal(pyarrow(t, "parquet", filepath.Join(dir, "messages", "part-0.parquet")), &read); err != nil {
+	if err := json.Unmarshal(pyarrow(t, "parquet", filepath.Join(dir, "messages", "part-0.parquet")),
+		&read); err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(read.Rows, want) {
@@ -109,8 +111,10 @@ func TestPyarrowReadsTrajectories(t *testing.T) {
 	if read.Batches != 1 || len(read.Rows) != len(trajectory.Messages) {
 		t.Fatalf("%d batches, %d rows; want 1, %d", read.Batches, len(read.Rows), len(trajectory.Messages))
 	}
-	for key, want := range map[string]string{"kind": "trajectory", "schema_version": "1", "run_id": "quickstart", "group_id": "g000123", "rollout_id": "g000123-4",
-		"task": "shell-slugify", "stop_reason": "finished", "dispatch_version": "7", "text_only": "false", "messages": "12", "tokens": "360",
+	for key, want := range map[string]string{"kind": "trajectory", "schema_version": "1", "run_id": "quickstart",
+		"group_id": "g000123", "rollout_id": "g000123-4",
+		"task": "shell-slugify", "stop_reason": "finished", "dispatch_version": "7", "text_only": "false",
+		"messages": "12", "tokens": "360",
 		"sampled_tokens": "150", "min_policy_version": "7", "max_policy_version": "9"} {
 		t.Run(key, func(t *testing.T) {
 			if read.Metadata[key] != want {
@@ -118,8 +122,10 @@ func TestPyarrowReadsTrajectories(t *testing.T) {
 			}
 		})
 	}
-	for name, want := range map[string]string{"content": "string", "index": "int32", "token_ids": "list<item: int32>", "logprobs": "list<item: float>",
-		"loss_mask": "list<item: bool>", "policy_version": "int64", "started_at": "timestamp[ns, tz=UTC]", "duration": "duration[ns]"} {
+	for name, want := range map[string]string{"content": "string", "index": "int32", "token_ids": "list<item: int32>",
+		"logprobs":  "list<item: float>",
+		"loss_mask": "list<item: bool>", "policy_version": "int64", "started_at": "timestamp[ns, tz=UTC]",
+		"duration": "duration[ns]"} {
 		t.Run(name, func(t *testing.T) {
 			if read.Types[name] != want {
 				t.Errorf("type of %s is %q, want %q", name, read.Types[name], want)
@@ -128,8 +134,10 @@ func TestPyarrowReadsTrajectories(t *testing.T) {
 	}
 	for i, m := range trajectory.Messages {
 		row := read.Rows[i]
-		if row["role"] != m.Role || row["content"] != m.Content || row["tool_calls"] != m.ToolCalls || row["workspace"] != m.Workspace ||
-			row["rollout_id"] != trajectory.Rollout || row["policy_version"] != float64(m.PolicyVersion) || row["duration"] != float64(m.Duration) {
+		if row["role"] != m.Role || row["content"] != m.Content || row["tool_calls"] != m.ToolCalls ||
+			row["workspace"] != m.Workspace ||
+			row["rollout_id"] != trajectory.Rollout || row["policy_version"] != float64(m.PolicyVersion) ||
+			row["duration"] != float64(m.Duration) {
 			t.Errorf("row %d is %v, want %+v", i, row, m)
 		}
 		for k, logprob := range floats(row["logprobs"]) {
@@ -143,16 +151,20 @@ func TestPyarrowReadsTrajectories(t *testing.T) {
 func TestPyarrowReadsBatches(t *testing.T) {
 	batch := makeBatch(7, 40)
 	read := readWithPyarrow(t, encodeBatch(t, batch))
-	if read.Batches != 1 || len(read.Rows) != len(batch.Samples) || read.Metadata["step"] != "12" || read.Metadata["tokens"] != "280" {
+	if read.Batches != 1 || len(read.Rows) != len(batch.Samples) || read.Metadata["step"] != "12" ||
+		read.Metadata["tokens"] != "280" {
 		t.Fatalf("%d batches, %d rows, metadata %v", read.Batches, len(read.Rows), read.Metadata)
 	}
-	if got := read.Types["policy_versions"]; !strings.Contains(got, "struct<start: int32") || !strings.Contains(got, "version: int64") {
+	if got := read.Types["policy_versions"]; !strings.Contains(got, "struct<start: int32") ||
+		!strings.Contains(got, "version: int64") {
 		t.Errorf("type of policy_versions is %s", got)
 	}
-	if got := read.Types["turns"]; !strings.Contains(got, "struct<start: int32") || !strings.Contains(got, "turn: int32") {
+	if got := read.Types["turns"]; !strings.Contains(got, "struct<start: int32") ||
+		!strings.Contains(got, "turn: int32") {
 		t.Errorf("type of turns is %s", got)
 	}
-	for key, want := range map[string]string{"schema_version": "1", "rank": "1", "ranks": "2", "micro_batches": "3", "batch_samples": "1000000",
+	for key, want := range map[string]string{"schema_version": "1", "rank": "1", "ranks": "2", "micro_batches": "3",
+		"batch_samples":        "1000000",
 		"batch_sampled_tokens": "1000000000", "batch_rollouts": "100000"} {
 		t.Run(key, func(t *testing.T) {
 			if read.Metadata[key] != want {
@@ -164,10 +176,12 @@ func TestPyarrowReadsBatches(t *testing.T) {
 		row := read.Rows[i]
 		var components map[string]float64
 		text, _ := row["reward_components"].(string)
-		if err := json.Unmarshal([]byte(text), &components); err != nil || !reflect.DeepEqual(components, s.RewardComponents) {
+		if err := json.Unmarshal([]byte(text), &components); err != nil ||
+			!reflect.DeepEqual(components, s.RewardComponents) {
 			t.Errorf("row %d: reward components %q (%v), want %v", i, text, err, s.RewardComponents)
 		}
-		if row["rollout_id"] != s.Rollout || row["reward"] != float64(s.Reward) || row["truncated"] != s.Truncated || len(floats(row["tokens"])) != len(s.Tokens) {
+		if row["rollout_id"] != s.Rollout || row["reward"] != float64(s.Reward) || row["truncated"] != s.Truncated ||
+			len(floats(row["tokens"])) != len(s.Tokens) {
 			t.Errorf("row %d is %v, want %+v", i, row, s)
 		}
 		for k, advantage := range floats(row["advantages"]) {
@@ -176,18 +190,22 @@ func TestPyarrowReadsBatches(t *testing.T) {
 			}
 		}
 		last := row["policy_versions"].([]any)[1].(map[string]any)
-		if last["start"] != float64(30) || last["length"] != float64(10) || last["version"] != float64(9) || last["stale"] != (i%2 == 0) {
+		if last["start"] != float64(30) || last["length"] != float64(10) || last["version"] != float64(9) ||
+			last["stale"] != (i%2 == 0) {
 			t.Errorf("row %d: last policy version segment %v", i, last)
 		}
-		if span := row["turns"].([]any)[1].(map[string]any); span["start"] != float64(30) || span["length"] != float64(10) || span["turn"] != float64(4) {
+		if span := row["turns"].([]any)[1].(map[string]any); span["start"] != float64(30) ||
+			span["length"] != float64(10) || span["turn"] != float64(4) {
 			t.Errorf("row %d: last turn %v", i, span)
 		}
 		var annotations []storage.Annotation
 		text, _ = row["annotations"].(string)
-		if err := json.Unmarshal([]byte(text), &annotations); err != nil || !reflect.DeepEqual(annotations, s.Annotations) {
+		if err := json.Unmarshal([]byte(text), &annotations); err != nil ||
+			!reflect.DeepEqual(annotations, s.Annotations) {
 			t.Errorf("row %d: annotations %q (%v)", i, text, err)
 		}
-		if row["rollout_sampled"] != float64(40) || row["micro_batch"] != float64(s.MicroBatch) || float32(row["temperature"].(float64)) != s.Temperature {
+		if row["rollout_sampled"] != float64(40) || row["micro_batch"] != float64(s.MicroBatch) ||
+			float32(row["temperature"].(float64)) != s.Temperature {
 			t.Errorf("row %d is %v", i, row)
 		}
 	}
@@ -195,11 +213,15 @@ func TestPyarrowReadsBatches(t *testing.T) {
 
 // TestTrajectoriesOfPyarrow: a foreign harness may write its trajectory file with another library.
 func TestTrajectoriesOfPyarrow(t *testing.T) {
-	want := &storage.Trajectory{Run: "r1", Group: "g1", Rollout: "g1-0", Task: "shell-slugify", StopReason: "finished", DispatchVersion: 4, Messages: []storage.Message{
-		{Role: "user", Content: "Grüße", TokenIDs: []int32{1, 2}, Logprobs: []float32{0, 0}, LossMask: []bool{false, false}, PolicyVersion: -1},
-		{Index: 1, Role: "assistant", Content: "done", TokenIDs: []int32{3, 4, 5}, Logprobs: []float32{-0.5, -1.5, -2.5}, LossMask: []bool{true, true, true},
-			PolicyVersion: 4, FinishReason: "stop", StartedAt: time.Unix(1_700_000_000, 123_456_789).UTC(), Duration: 5 * time.Millisecond},
-	}}
+	want := &storage.Trajectory{Run: "r1", Group: "g1", Rollout: "g1-0", Task: "shell-slugify", StopReason: "finished",
+		DispatchVersion: 4, Messages: []storage.Message{
+			{Role: "user", Content: "Grüße", TokenIDs: []int32{1, 2}, Logprobs: []float32{0, 0},
+				LossMask: []bool{false, false}, PolicyVersion: -1},
+			{Index: 1, Role: "assistant", Content: "done", TokenIDs: []int32{3, 4, 5},
+				Logprobs: []float32{-0.5, -1.5, -2.5}, LossMask: []bool{true, true, true},
+				PolicyVersion: 4, FinishReason: "stop", StartedAt: time.Unix(1_700_000_000, 123_456_789).UTC(),
+				Duration: 5 * time.Millisecond},
+		}}
 	for _, compression := range []string{"none", "zstd"} {
 		path := filepath.Join(t.TempDir(), "file.arrow")
 		pyarrow(t, "write", path, compression)
@@ -220,7 +242,8 @@ func TestTrajectoriesOfPyarrow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := storage.DecodeTrajectory(file); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "zstd") {
+	if _, err := storage.DecodeTrajectory(file); !errors.Is(err, storage.ErrCorrupt) ||
+		!strings.Contains(err.Error(), "zstd") {
 		t.Errorf("lz4: %v", err)
 	}
 }

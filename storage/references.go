@@ -2,8 +2,8 @@ package storage
 
 import "encoding/json"
 
-// References are the Refs in a JSON document, wherever in it they stand, in no particular order: objects with at least
-// the members of a Ref. An error is a document that is not JSON.
+// References are the Refs in a JSON document, wherever in it they stand, in no particular order:
+// objects with at least the members of a Ref. An error is a document that is not JSON.
 func References(document []byte) ([]Ref, error) {
 	var v any
 	if err := json.Unmarshal(document, &v); err != nil {

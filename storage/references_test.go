@@ -11,7 +11,8 @@ import (
 func TestReferences(t *testing.T) {
 	a := storage.Ref{Key: "blobs/a", SHA256: "aa", Size: 1}
 	b := storage.Ref{Key: "blobs/b", SHA256: "bb", Size: 2}
-	const jsonA, jsonB = `{"ref":"blobs/a","sha256":"aa","size":1}`, `{"name":"b","ref":"blobs/b","sha256":"bb","size":2}`
+	const jsonA, jsonB = `{"ref":"blobs/a","sha256":"aa","size":1}`,
+		`{"name":"b","ref":"blobs/b","sha256":"bb","size":2}`
 	for document, want := range map[string][]storage.Ref{
 		`null`: nil,
 		jsonA:  {a},

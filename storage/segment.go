@@ -19,8 +19,9 @@ const segmentKind = "log"
 // maxParts bounds the record batches of a segment.
 const maxParts = 256
 
-// Segment is a part of a run's log as it is archived: its events from one sequence to another, without gaps. Its file holds them in
-// parts, record batches that are read one by one, so that a reader needs memory for the file and a part.
+// Segment is a part of a run's log as it is archived: its events from one sequence to another,
+// without gaps. Its file holds them in parts, record batches that are read one by one, so that a
+// reader needs memory for the file and a part.
 type Segment struct {
 	Run string
 	// Previous is the SHA-256 of the file before this one, "" for the first.
@@ -58,8 +59,9 @@ var recordColumns = []column[recordRow]{
 	binaryColumn("data", func(r *recordRow) *[]byte { return &r.Data }),
 }
 
-// OpenSegment reads what a segment file says of itself; the file may come from anywhere and must not be changed as long as the segment is
-// read. Whatever the bytes, neither it nor [Segment.Part] panics, and both take bounded memory; the error is an ErrCorrupt or an ErrTooLarge.
+// OpenSegment reads what a segment file says of itself; the file may come from anywhere and must
+// not be changed as long as the segment is read. Whatever the bytes, neither it nor [Segment.Part]
+// panics, and both take bounded memory; the error is an ErrCorrupt or an ErrTooLarge.
 func OpenSegment(file []byte) (*Segment, error) {
 	s, err := openSegment(file)
 	if err != nil {
@@ -107,7 +109,8 @@ func (s *Segment) count() error {
 	}
 	s.starts = append(s.starts, next)
 	if next-1 != s.Last || s.sums != nil && len(s.sums) != s.Parts() {
-		return fmt.Errorf("%w: metadata: sequences %d to %d and %d checksums, but %d parts of %d records", ErrCorrupt, s.First, s.Last, len(s.sums), s.Parts(), next-s.First)
+		return fmt.Errorf("%w: metadata: sequences %d to %d and %d checksums, but %d parts of %d records", ErrCorrupt,
+			s.First, s.Last, len(s.sums), s.Parts(), next-s.First)
 	}
 	return nil
 }

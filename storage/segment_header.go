@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// parseHeader reads a record's headers. They are most of what a segment costs to read, and nearly all are what quickHeader
-// knows; the rest takes the long way.
+// parseHeader reads a record's headers. They are most of what a segment costs to read, and nearly
+// all are what quickHeader knows; the rest takes the long way.
 func parseHeader(text string) (map[string][]string, error) {
 	if header, ok := quickHeader(text); ok {
 		return header, nil
@@ -16,8 +16,8 @@ func parseHeader(text string) (map[string][]string, error) {
 	return header, err
 }
 
-// quickHeader reads what EncodeSegment writes for headers of plain text: {"name":["value",…],…} without spaces and escapes. What it
-// reads, it reads as package json does.
+// quickHeader reads what EncodeSegment writes for headers of plain text: {"name":["value",…],…}
+// without spaces and escapes. What it reads, it reads as package json does.
 func quickHeader(text string) (map[string][]string, bool) {
 	rest, ok := strings.CutPrefix(text, "{")
 	header := make(map[string][]string, 10)

@@ -17,7 +17,8 @@ import (
 func makeRecords(n int) (records []storage.Record) {
 	for i := range n {
 		records = append(records, storage.Record{
-			Sequence: int64(7 + i), Time: time.Unix(1_700_000_000, int64(i)).UTC(), Subject: "rondo.v1.r.run.r.opened", Type: "run.opened", ID: "r/run.r/opened/0",
+			Sequence: int64(7 + i), Time: time.Unix(1_700_000_000, int64(i)).UTC(), Subject: "rondo.v1.r.run.r.opened",
+			Type: "run.opened", ID: "r/run.r/opened/0",
 			Header: map[string][]string{"ce-id": {"x"}, "Twice": {"a", "b"}}, Data: []byte{0xff, 0, byte(i)},
 		})
 	}
@@ -72,7 +73,8 @@ func TestSegment(t *testing.T) {
 	want := makeRecords(5)
 	file := encodeSegment(t, want)
 	s, got, err := readSegment(file)
-	if err != nil || !reflect.DeepEqual(got, want) || s.Run != "r" || s.Previous != strings.Repeat("a", 64) || s.First != 7 || s.Last != 11 || s.Parts() != 1 || s.LastOf(0) != 11 {
+	if err != nil || !reflect.DeepEqual(got, want) || s.Run != "r" || s.Previous != strings.Repeat("a", 64) ||
+		s.First != 7 || s.Last != 11 || s.Parts() != 1 || s.LastOf(0) != 11 {
 		t.Fatalf("%v: %+v %+v", err, s, got)
 	}
 	for name, change := range map[string]func([]storage.Record) []storage.Record{
@@ -105,7 +107,8 @@ func TestSegment(t *testing.T) {
 	unnoticed(t, file, want, 1)
 }
 
-// unnoticed flips bits of a file's bytes, a stride apart: what is not refused holds the same records.
+// unnoticed flips bits of a file's bytes, a stride apart: what is not
+// refused holds the same records.
 func unnoticed(t *testing.T, file []byte, want []storage.Record, stride int) {
 	t.Helper()
 	for at := 0; at < len(file); at += stride {
@@ -120,7 +123,8 @@ func unnoticed(t *testing.T, file []byte, want []storage.Record, stride int) {
 	}
 }
 
-// TestSegmentOfParts: a writer says how large the file becomes before it is made, and a reader takes the parts one by one.
+// TestSegmentOfParts: a writer says how large the file becomes before it is made, and a reader
+// takes the parts one by one.
 func TestSegmentOfParts(t *testing.T) {
 	want := largeRecords()
 	w := storage.NewSegmentWriter("r", "")
@@ -138,7 +142,8 @@ func TestSegmentOfParts(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("%v: %d records", err, len(got))
 	}
-	if full < 3 || s.Parts() != full+1 || w.Len() != len(want) || stored >= len(file) || stored < len(file)*full/(full+2) {
+	if full < 3 || s.Parts() != full+1 || w.Len() != len(want) || stored >= len(file) ||
+		stored < len(file)*full/(full+2) {
 		t.Errorf("%d full parts of %d bytes become a file of %d parts and %d bytes", full, stored, s.Parts(), len(file))
 	}
 	for i := range s.Parts() {

@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// SegmentPart is the size of a part in bytes before compression: what a writer keeps uncompressed, and a reader holds decoded.
+// SegmentPart is the size of a part in bytes before compression: what a writer keeps uncompressed,
+// and a reader holds decoded.
 const SegmentPart = 8 << 20
 
 // recordBytes is what a record counts beside its payload and headers.
 const recordBytes = 128
 
-// SegmentWriter makes a segment file: Arrow IPC file format, zstd; schemas/arrow.md describes it. The same records give the same bytes.
-// It keeps the compressed parts and one that is not full.
+// SegmentWriter makes a segment file: Arrow IPC file format, zstd; schemas/arrow.md describes it.
+// The same records give the same bytes. It keeps the compressed parts and one that is not full.
 type SegmentWriter struct {
 	run, previous string
 	first, last   int64

@@ -8,8 +8,10 @@ import (
 	"slices"
 )
 
-// TokenColumn says where further numbers of tokens are, as the experts of a mixture that they were routed to: the tokens from Start on, Length of them, have the rows from
-// Row on of an object. Nothing is known of tokens that no TokenColumn of a name is about. docs/guide/answers.md says what the objects hold.
+// TokenColumn says where further numbers of tokens are, as the experts of a mixture that they
+// were routed to: the tokens from Start on, Length of them, have the rows from Row on of an
+// object. Nothing is known of tokens that no TokenColumn of a name is about.
+// docs/guide/answers.md says what the objects hold.
 type TokenColumn struct {
 	Name   string `json:"name" jsonschema:"pattern=^[a-z0-9_]{1\\,64}$"`
 	Start  int32  `json:"start" jsonschema:"minimum=0"`
@@ -35,7 +37,8 @@ func (c TokenColumn) check(tokens int) error {
 	case !columnName.MatchString(c.Name):
 		return fmt.Errorf("token column %.80q is no name of a-z, digits and _", c.Name)
 	case c.Start < 0 || c.Length < 1 || c.Row < 0 || c.end() > int64(tokens):
-		return fmt.Errorf("token column %s (start %d, length %d, row %d) does not fit in %d tokens", c.Name, c.Start, c.Length, c.Row, tokens)
+		return fmt.Errorf("token column %s (start %d, length %d, row %d) does not fit in %d tokens", c.Name, c.Start,
+			c.Length, c.Row, tokens)
 	}
 	if err := c.Object.Validate(); err != nil {
 		return fmt.Errorf("token column %s: %w", c.Name, err)
@@ -54,7 +57,8 @@ func CheckTokenColumns(columns []TokenColumn, tokens int) error {
 	return checkColumns(columns, tokens)
 }
 
-// checkColumns checks those of a sample or a turn: by name, each name's ascending and not overlapping.
+// checkColumns checks those of a sample or a turn: by name, each name's
+// ascending and not overlapping.
 func checkColumns(columns []TokenColumn, tokens int) error {
 	ends := map[string]int64{}
 	for _, c := range columns {
@@ -88,7 +92,8 @@ func (t *Trajectory) validateColumns() error {
 	return nil
 }
 
-// addColumns adds what a message's columns say of a sample's tokens. What was said of a token first stays: that is what was computed when it was sampled.
+// addColumns adds what a message's columns say of a sample's tokens. What was said of a token first
+// stays: that is what was computed when it was sampled.
 func addColumns(columns, more []TokenColumn) []TokenColumn {
 	for _, c := range more {
 		covered := int64(0)

@@ -17,11 +17,13 @@ func blob(text string) storage.Ref {
 	return storage.Ref{Key: storage.BlobKey(digest), SHA256: digest, Size: int64(len(text))}
 }
 
-// TestTokenColumnFiles: token columns go through trajectory and batch files. Batch files without any have nothing of them.
+// TestTokenColumnFiles: token columns go through trajectory and batch files. Batch files without
+// any have nothing of them.
 func TestTokenColumnFiles(t *testing.T) {
 	b := taught(4, 5)
 	b.Samples[1].Columns = []storage.TokenColumn{
-		{Name: "routed_experts", Start: 0, Length: 2, Object: blob("a")}, {Name: "routed_experts", Start: 3, Length: 1, Row: 7, Object: blob("b")},
+		{Name: "routed_experts", Start: 0, Length: 2, Object: blob("a")},
+		{Name: "routed_experts", Start: 3, Length: 1, Row: 7, Object: blob("b")},
 		{Name: "top_logprobs", Start: 2, Length: 3, Object: blob("c")},
 	}
 	file := encodeBatch(t, b)
@@ -36,17 +38,22 @@ func TestTokenColumnFiles(t *testing.T) {
 		t.Error("a batch without token columns has something of them")
 	}
 	for name, change := range map[string]func(*storage.TokenColumn){
-		"behind the tokens": func(c *storage.TokenColumn) { c.Length = 4 }, "before them": func(c *storage.TokenColumn) { c.Start = -1 },
-		"of no token": func(c *storage.TokenColumn) { c.Length = 0 }, "of row -1": func(c *storage.TokenColumn) { c.Row = -1 },
-		"of a name in a path": func(c *storage.TokenColumn) { c.Name = "../x" }, "over another": func(c *storage.TokenColumn) { c.Name, c.Start, c.Length = "routed_experts", 3, 1 },
-		"in no blob":     func(c *storage.TokenColumn) { c.Object.Key = "runs/other/log/x" },
-		"in other bytes": func(c *storage.TokenColumn) { c.Object.SHA256 = strings.Repeat("0", 64) },
+		"behind the tokens":   func(c *storage.TokenColumn) { c.Length = 4 },
+		"before them":         func(c *storage.TokenColumn) { c.Start = -1 },
+		"of no token":         func(c *storage.TokenColumn) { c.Length = 0 },
+		"of row -1":           func(c *storage.TokenColumn) { c.Row = -1 },
+		"of a name in a path": func(c *storage.TokenColumn) { c.Name = "../x" },
+		"over another":        func(c *storage.TokenColumn) { c.Name, c.Start, c.Length = "routed_experts", 3, 1 },
+		"in no blob":          func(c *storage.TokenColumn) { c.Object.Key = "runs/other/log/x" },
+		"in other bytes":      func(c *storage.TokenColumn) { c.Object.SHA256 = strings.Repeat("0", 64) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := taught(4, 5)
-			b.Samples[1].Columns = []storage.TokenColumn{{Name: "routed_experts", Start: 0, Length: 4, Object: blob("a")}, {Name: "top_logprobs", Start: 2, Length: 3, Object: blob("c")}}
+			b.Samples[1].Columns = []storage.TokenColumn{{Name: "routed_experts", Start: 0, Length: 4,
+				Object: blob("a")}, {Name: "top_logprobs", Start: 2, Length: 3, Object: blob("c")}}
 			change(&b.Samples[1].Columns[1])
-			if _, err := storage.EncodeBatch(b); err == nil || !strings.Contains(err.Error(), "token column") && !strings.Contains(err.Error(), "sha256") {
+			if _, err := storage.EncodeBatch(b); err == nil ||
+				!strings.Contains(err.Error(), "token column") && !strings.Contains(err.Error(), "sha256") {
 				t.Errorf("written: %v", err)
 			}
 		})
@@ -54,13 +61,15 @@ func TestTokenColumnFiles(t *testing.T) {
 	for i := 0; i < len(file); i += 17 {
 		damaged := bytes.Clone(file)
 		damaged[i] ^= 0x10
-		if _, err := storage.DecodeBatch(damaged); err != nil && !errors.Is(err, storage.ErrCorrupt) && !errors.Is(err, storage.ErrTooLarge) {
+		if _, err := storage.DecodeBatch(damaged); err != nil && !errors.Is(err, storage.ErrCorrupt) &&
+			!errors.Is(err, storage.ErrTooLarge) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
 	}
 }
 
-// TestTokenColumnsOfSamples: in rollouts of any shape, each token of a sample has the row that was stated of it first, and none where nothing was.
+// TestTokenColumnsOfSamples: in rollouts of any shape, each token of a sample has the row that was
+// stated of it first, and none where nothing was.
 func TestTokenColumnsOfSamples(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -87,7 +96,8 @@ func TestTokenColumnsOfSamples(t *testing.T) {
 			}
 			if from, to := r.IntN(before+1), before+tokens-1; from < to && r.IntN(5) > 0 && from <= known {
 				object := blob(fmt.Sprint(seed, turn))
-				m.Columns = []storage.TokenColumn{{Name: "routed_experts", Start: int32(from), Length: int32(to - from), Row: 3, Object: object}}
+				m.Columns = []storage.TokenColumn{{Name: "routed_experts", Start: int32(from), Length: int32(to - from),
+					Row: 3, Object: object}}
 				for i := from; i < to; i++ {
 					if (*sample)[i] == "" {
 						(*sample)[i] = fmt.Sprint(object.SHA256, 3+i-from)

@@ -2,9 +2,10 @@ package storage
 
 import "slices"
 
-// Samples gives one training sample for each segment, in the order in which the segments begin. Advantages, rewards, staleness and
-// packing are the caller's to fill in. The prompt of a sample is what precedes its first sampled token. A sample is truncated when
-// its last generation ended with finish reason "length".
+// Samples gives one training sample for each segment, in the order in which the segments begin.
+// Advantages, rewards, staleness and packing are the caller's to fill in. The prompt of a sample
+// is what precedes its first sampled token. A sample is truncated when its last generation ended
+// with finish reason "length".
 func (t *Trajectory) Samples() []Sample {
 	lengths, place := map[int32]int{}, map[int32]int{}
 	for i := range t.Messages {
@@ -37,7 +38,8 @@ func (t *Trajectory) Samples() []Sample {
 	return samples
 }
 
-// MaskConstrained takes the tokens of a rollout's samples that were sampled under a constraint out of the loss. They stay marked.
+// MaskConstrained takes the tokens of a rollout's samples that were sampled under a constraint out
+// of the loss. They stay marked.
 func MaskConstrained(samples []Sample) {
 	sampled := int32(0)
 	for i := range samples {
@@ -58,11 +60,13 @@ func MaskConstrained(samples []Sample) {
 const (
 	LeftUnsampled   = "no sampled tokens"
 	LeftConstrained = "constrained"
-	// LeftMasked is that of a rollout of which the run masks all conversations. That of a sample names the rule behind it.
+	// LeftMasked is that of a rollout of which the run masks all conversations. That of a sample
+	// names the rule behind it.
 	LeftMasked = "conversations"
 )
 
-// Trained are the indexes of the samples with a token that is trained on, and why each other one has none, by its index.
+// Trained are the indexes of the samples with a token that is trained on, and why each other
+// one has none, by its index.
 func Trained(samples []Sample) (kept []int, left map[int]string) {
 	for i := range samples {
 		switch s := &samples[i]; {
@@ -89,7 +93,8 @@ func (t *Trajectory) sample(index, tokens int) Sample {
 	s := Sample{Run: t.Run, Group: t.Group, Rollout: t.Rollout, Task: t.Task, StopReason: t.StopReason,
 		TextOnly: t.TextOnly, DispatchVersion: t.DispatchVersion, SampleIndex: int32(index), MicroBatch: -1}
 	if tokens > 0 {
-		s.Tokens, s.SamplerLogprobs, s.LossMask = make([]int32, 0, tokens), make([]float32, 0, tokens), make([]bool, 0, tokens)
+		s.Tokens, s.SamplerLogprobs, s.LossMask = make([]int32, 0, tokens),
+			make([]float32, 0, tokens), make([]bool, 0, tokens)
 	}
 	return s
 }
@@ -134,9 +139,11 @@ func runs(mask []bool) func(yield func(start, end int) bool) {
 	}
 }
 
-// addSpan notes who sampled some tokens, and in which turn. What continues the last span makes it longer.
+// addSpan notes who sampled some tokens, and in which turn. What continues the
+// last span makes it longer.
 func (s *Sample) addSpan(start, length int32, version int64, turn int32) {
-	if n := len(s.PolicyVersions); n > 0 && s.PolicyVersions[n-1].Version == version && s.PolicyVersions[n-1].Start+s.PolicyVersions[n-1].Length == start {
+	if n := len(s.PolicyVersions); n > 0 && s.PolicyVersions[n-1].Version == version &&
+		s.PolicyVersions[n-1].Start+s.PolicyVersions[n-1].Length == start {
 		s.PolicyVersions[n-1].Length += length
 	} else {
 		s.PolicyVersions = append(s.PolicyVersions, VersionSegment{Start: start, Length: length, Version: version})

@@ -1,6 +1,7 @@
 package storage
 
-// versionsFit reports whether the versions of a message's tokens, where there are any, say of each token exactly one.
+// versionsFit reports whether the versions of a message's tokens, where there are any, say
+// of each token exactly one.
 func (m *Message) versionsFit() bool {
 	if len(m.Versions) == 0 {
 		return true
@@ -15,7 +16,8 @@ func (m *Message) versionsFit() bool {
 	return end == int64(len(m.TokenIDs)) && oldest == m.PolicyVersion
 }
 
-// VersionRange is the oldest and the newest of the versions that sampled the message, as far as they are known; -1, -1 where none is.
+// VersionRange is the oldest and the newest of the versions that sampled the message, as far as
+// they are known; -1, -1 where none is.
 func (m *Message) VersionRange() (low, high int64) {
 	r := newVersionRange()
 	r.addMessage(m)
@@ -29,7 +31,8 @@ func (r *versionRange) addMessage(m *Message) {
 	}
 }
 
-// UnknownVersions is how many of the message's sampled tokens are of a version that nobody reported.
+// UnknownVersions is how many of the message's sampled tokens are of a
+// version that nobody reported.
 func (m *Message) UnknownVersions() (tokens int) {
 	for start, end := range runs(m.LossMask) {
 		for span, version := range m.versionsOf(start, end) {
@@ -41,7 +44,8 @@ func (m *Message) UnknownVersions() (tokens int) {
 	return tokens
 }
 
-// versionsOf yields the parts of a stretch of the message's tokens, from the first to before the last index, with the version of each.
+// versionsOf yields the parts of a stretch of the message's tokens, from the first to before the
+// last index, with the version of each.
 func (m *Message) versionsOf(start, end int) func(yield func(span [2]int, version int64) bool) {
 	return func(yield func([2]int, int64) bool) {
 		if len(m.Versions) == 0 {

@@ -13,10 +13,12 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// TestUnavailable: what is in the object, in the request, or in the reader that a store was given is not the store's.
+// TestUnavailable: what is in the object, in the request, or in the reader that a store was
+// given is not the store's.
 func TestUnavailable(t *testing.T) {
 	odd := errors.New("odd")
-	_, source := io.ReadAll(storage.Exactly(t.Context(), io.MultiReader(strings.NewReader("ab"), iotest.ErrReader(odd)), 5, 5))
+	_, source := io.ReadAll(storage.Exactly(t.Context(), io.MultiReader(strings.NewReader("ab"), iotest.ErrReader(odd)),
+		5, 5))
 	for name, c := range map[string]struct {
 		err  error
 		want bool
@@ -37,7 +39,8 @@ func TestUnavailable(t *testing.T) {
 		"a reader that failed": {fmt.Errorf("part 1: %w", source), false},
 	} {
 		err := storage.Unavailable(t.Context(), c.err)
-		if got := errors.Is(err, storage.ErrUnavailable); got != c.want || !errors.Is(err, c.err) || err != nil && err.Error() != c.err.Error() {
+		if got := errors.Is(err, storage.ErrUnavailable); got != c.want || !errors.Is(err, c.err) ||
+			err != nil && err.Error() != c.err.Error() {
 			t.Errorf("%s: %v: unavailable is %v", name, err, got)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Unwritten reads a Store and never writes it: what is put is accepted and forgotten. It is for who makes again what
-// others have written, and wants its Ref alone.
+// Unwritten reads a Store and never writes it: what is put is accepted and forgotten. It is for who
+// makes again what others have written, and wants its Ref alone.
 type Unwritten struct{ Store }
 
 // Put implements Store.

@@ -14,12 +14,14 @@ import (
 func versioned() *storage.Trajectory {
 	t := makeTrajectory(2, 6)
 	m := &t.Messages[2]
-	m.Versions = []storage.VersionSegment{{Start: 0, Length: 2, Version: 7}, {Start: 2, Length: 3, Version: 9}, {Start: 5, Length: 1, Version: -1}}
+	m.Versions = []storage.VersionSegment{{Start: 0, Length: 2, Version: 7}, {Start: 2, Length: 3, Version: 9},
+		{Start: 5, Length: 1, Version: -1}}
 	m.PolicyVersion = -1
 	return t
 }
 
-// TestVersionsOfTokens: a message with tokens of several versions goes through a file, and its samples have them token by token.
+// TestVersionsOfTokens: a message with tokens of several versions goes through a file, and its
+// samples have them token by token.
 func TestVersionsOfTokens(t *testing.T) {
 	want := versioned()
 	file := encodeTrajectory(t, want)
@@ -28,11 +30,13 @@ func TestVersionsOfTokens(t *testing.T) {
 		t.Fatalf("read back %+v: %v", got, err)
 	}
 	samples := got.Samples()
-	segments := []storage.VersionSegment{{Start: 12, Length: 2, Version: 7}, {Start: 14, Length: 3, Version: 9}, {Start: 17, Length: 1, Version: -1}, {Start: 24, Length: 6, Version: 7}}
+	segments := []storage.VersionSegment{{Start: 12, Length: 2, Version: 7}, {Start: 14, Length: 3, Version: 9},
+		{Start: 17, Length: 1, Version: -1}, {Start: 24, Length: 6, Version: 7}}
 	if len(samples) != 1 || !slices.Equal(samples[0].PolicyVersions, segments) {
 		t.Errorf("the samples have %+v, want %+v", samples[0].PolicyVersions, segments)
 	}
-	if turns := []storage.TurnSpan{{Start: 12, Length: 6}, {Start: 24, Length: 6, Turn: 1}}; !slices.Equal(samples[0].Turns, turns) {
+	if turns := []storage.TurnSpan{{Start: 12, Length: 6},
+		{Start: 24, Length: 6, Turn: 1}}; !slices.Equal(samples[0].Turns, turns) {
 		t.Errorf("the turns are %+v", samples[0].Turns)
 	}
 	m := &want.Messages[2]
@@ -43,7 +47,8 @@ func TestVersionsOfTokens(t *testing.T) {
 	if m.UnknownVersions() != 0 {
 		t.Errorf("%d tokens of none", m.UnknownVersions())
 	}
-	segments = []storage.VersionSegment{{Start: 12, Length: 1, Version: 7}, {Start: 14, Length: 3, Version: 9}, {Start: 24, Length: 6, Version: 7}}
+	segments = []storage.VersionSegment{{Start: 12, Length: 1, Version: 7}, {Start: 14, Length: 3, Version: 9},
+		{Start: 24, Length: 6, Version: 7}}
 	if samples := want.Samples(); !slices.Equal(samples[0].PolicyVersions, segments) {
 		t.Errorf("the samples have %+v, want %+v", samples[0].PolicyVersions, segments)
 	}
@@ -56,19 +61,21 @@ func TestVersionsOfTokens(t *testing.T) {
 	}
 }
 
-// TestVersionsThatDoNotFit: spans that leave tokens out, or of which the message's own version is not the oldest, are in no file.
+// TestVersionsThatDoNotFit: spans that leave tokens out, or of which the message's own version is
+// not the oldest, are in no file.
 func TestVersionsThatDoNotFit(t *testing.T) {
 	for name, c := range map[string]struct {
 		version  int64
 		segments []storage.VersionSegment
 	}{
-		"a gap":              {7, []storage.VersionSegment{{Length: 2, Version: 7}, {Start: 3, Length: 4, Version: 8}}},
-		"an overlap":         {7, []storage.VersionSegment{{Length: 4, Version: 7}, {Start: 3, Length: 2, Version: 8}}},
-		"a late beginning":   {7, []storage.VersionSegment{{Start: 1, Length: 6, Version: 7}}},
-		"an early end":       {7, []storage.VersionSegment{{Length: 5, Version: 7}}},
-		"beyond the end":     {7, []storage.VersionSegment{{Length: 7, Version: 7}}},
-		"an empty span":      {7, []storage.VersionSegment{{Length: 6, Version: 7}, {Start: 6, Version: 8}}},
-		"far beyond":         {7, []storage.VersionSegment{{Length: 1<<31 - 1, Version: 7}, {Start: 1<<31 - 1, Length: 1<<31 - 1, Version: 7}}},
+		"a gap":            {7, []storage.VersionSegment{{Length: 2, Version: 7}, {Start: 3, Length: 4, Version: 8}}},
+		"an overlap":       {7, []storage.VersionSegment{{Length: 4, Version: 7}, {Start: 3, Length: 2, Version: 8}}},
+		"a late beginning": {7, []storage.VersionSegment{{Start: 1, Length: 6, Version: 7}}},
+		"an early end":     {7, []storage.VersionSegment{{Length: 5, Version: 7}}},
+		"beyond the end":   {7, []storage.VersionSegment{{Length: 7, Version: 7}}},
+		"an empty span":    {7, []storage.VersionSegment{{Length: 6, Version: 7}, {Start: 6, Version: 8}}},
+		"far beyond": {7, []storage.VersionSegment{{Length: 1<<31 - 1, Version: 7},
+			{Start: 1<<31 - 1, Length: 1<<31 - 1, Version: 7}}},
 		"a version below -1": {-2, []storage.VersionSegment{{Length: 6, Version: -2}}},
 		"not the oldest":     {8, []storage.VersionSegment{{Length: 2, Version: 7}, {Start: 2, Length: 4, Version: 8}}},
 	} {

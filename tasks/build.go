@@ -19,8 +19,8 @@ import (
 	"github.com/rondo-rl/rondo/tasks/dockerfile"
 )
 
-// Build is a container image that a task needs and that its files describe: the operator's engine makes it once (see Make), and sandboxes have its
-// tree as their root.
+// Build is a container image that a task needs and that its files describe: the operator's engine
+// makes it once (see Make), and sandboxes have its tree as their root.
 type Build struct {
 	Image string // its name, which follows from the files alone
 	Field string // the file that asks for it
@@ -30,8 +30,9 @@ type Build struct {
 	context    fs.FS
 }
 
-// Make builds the image with this machine's Docker engine, and answers false where it is already there. What the task's files run then has the
-// network and the rights that the engine gives to builds.
+// Make builds the image with this machine's Docker engine, and answers false where it
+// is already there. What the task's files run then has the network and the rights that
+// the engine gives to builds.
 func (b Build) Make(ctx context.Context) (bool, error) {
 	made, err := sandbox.BuildImage(ctx, b.Image, b.dockerfile, b.context)
 	if err != nil {
@@ -53,7 +54,8 @@ func (t *Task) addBuild(field string, why error, dockerfile string, folder *node
 	if err := digestTree(sum, files); err != nil {
 		return "", fmt.Errorf("digest of %s: %w", label, err)
 	}
-	b := Build{Image: runfile.BuiltImages + hex.EncodeToString(sum.Sum(nil)), Field: field, Why: why.Error(), dockerfile: dockerfile, context: files}
+	b := Build{Image: runfile.BuiltImages + hex.EncodeToString(sum.Sum(nil)), Field: field, Why: why.Error(),
+		dockerfile: dockerfile, context: files}
 	t.Builds = append(t.Builds, b)
 	return b.Image, nil
 }
@@ -65,14 +67,15 @@ var composeFiles = []string{"docker-compose.yaml", "docker-compose.yml", "compos
 func refuseCompose(environment *node) error {
 	for _, name := range composeFiles {
 		if environment.child(name) != nil {
-			return unsupported("environment/"+name, "compose files are not supported: a task has one sandbox; %s", prepare)
+			return unsupported("environment/"+name, "compose files are not supported: a task has one sandbox; %s",
+				prepare)
 		}
 	}
 	return nil
 }
 
-// setBuilt makes the image of environment/Dockerfile the task's root file system, or the one that Harbor would pull instead. why says what copying
-// files cannot do.
+// setBuilt makes the image of environment/Dockerfile the task's root file system, or the one that
+// Harbor would pull instead. why says what copying files cannot do.
 func setBuilt(task *Task, folder *node, cfg *config, why error) error {
 	environment := folder.child("environment")
 	if err := refuseCompose(environment); err != nil {
@@ -132,10 +135,12 @@ func (t *Task) openTestsImage(ctx context.Context, cacheDir string) error {
 	return nil
 }
 
-// bareImages are public images with a system and a language and nothing in a workspace. A task that builds on one and copies no files begins with an
-// empty workspace, for which this machine's system will do.
+// bareImages are public images with a system and a language and nothing in a workspace. A task
+// that builds on one and copies no files begins with an empty workspace, for which this
+// machine's system will do.
 var bareImages = []string{
-	"almalinux", "alpine", "bash", "buildpack-deps", "busybox", "debian", "eclipse-temurin", "fedora", "gcc", "golang", "node", "openjdk", "perl", "php", "python", "rockylinux", "ruby",
+	"almalinux", "alpine", "bash", "buildpack-deps", "busybox", "debian", "eclipse-temurin", "fedora", "gcc", "golang",
+	"node", "openjdk", "perl", "php", "python", "rockylinux", "ruby",
 	"rust", "ubuntu",
 }
 
@@ -147,8 +152,9 @@ func (img *image) bare() bool {
 	return slices.Contains(bareImages, name)
 }
 
-// setTestsImage finds the image that the tests of a task need for themselves: the one of tests/Dockerfile, where the verifier has an environment of its
-// own, or the agent's in which tests/test.sh has already installed what it installs.
+// setTestsImage finds the image that the tests of a task need for themselves: the one of
+// tests/Dockerfile, where the verifier has an environment of its own, or the agent's in which
+// tests/test.sh has already installed what it installs.
 func setTestsImage(task *Task, tests *node, separate bool) error {
 	var err error
 	if why := ownImage(tests, separate); why != nil {
@@ -166,7 +172,8 @@ func setTestsImage(task *Task, tests *node, separate bool) error {
 	}
 	text += installing
 	folder.children[installFile] = &node{
-		name: installFile, mode: 0o644, size: int64(len(text)), source: fstest.MapFS{installFile: {Data: []byte(text)}}, path: installFile,
+		name: installFile, mode: 0o644, size: int64(len(text)),
+		source: fstest.MapFS{installFile: {Data: []byte(text)}}, path: installFile,
 	}
 	if task.VerifierImage, err = task.addBuild("tests/test.sh", errInstalls, installFile, folder); err != nil {
 		return err
@@ -201,7 +208,8 @@ func ownImage(tests *node, separate bool) error {
 	return nil
 }
 
-// installFile is the Dockerfile of an image in which the tests ran once. Their verdict there counts for nothing.
+// installFile is the Dockerfile of an image in which the tests ran once. Their verdict
+// there counts for nothing.
 const (
 	installFile = "Dockerfile.rondo"
 	installing  = `COPY . /tests/
@@ -215,7 +223,8 @@ var (
 	installer = regexp.MustCompile(`(?m)^[^#\n]*\b(?:uvx|uv[ \t]+(?:add|sync)|(?:apt|apt-get|apk)(?:[ \t]+-\S+)*[ \t]+(?:install|add)|(?:curl|wget|git[ \t]+clone)[ \t][^#\n]*https:/)(?:/|\b)`)
 )
 
-// installs: test.sh, or a script beside it, installs programs. Tests that are graded bring nothing along that would be kept.
+// installs: test.sh, or a script beside it, installs programs. Tests that are graded bring nothing
+// along that would be kept.
 func installs(tests *node) bool {
 	if tests == nil || !tests.isDir() || tests.child(grade.File) != nil {
 		return false

@@ -28,7 +28,8 @@ const (
 	uvx          = "if uvx --with pytest pytest /tests/test_x.py; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
 )
 
-// TestImagesThatTasksNeed: which of a task's files need a container engine, for the task and for its tests.
+// TestImagesThatTasksNeed: which of a task's files need a container engine, for
+// the task and for its tests.
 func TestImagesThatTasksNeed(t *testing.T) {
 	cases := []struct {
 		name, config, dockerfile, tests, script string
@@ -36,23 +37,39 @@ func TestImagesThatTasksNeed(t *testing.T) {
 		image, verifier                         string // whose images are the roots: of a file, or as it is called
 	}{
 		{"an empty workspace", "", "FROM ubuntu:24.04\nWORKDIR /app", "", "", "", "", ""},
-		{"the same, of the library", "", "FROM --platform=linux/amd64 docker.io/library/python@sha256:00 AS one\n", "", "", "", "", ""},
-		{"an image that may hold a workspace", "", "FROM acme/ubuntu\nWORKDIR /app", "", "", "environment/Dockerfile", "environment/Dockerfile", ""},
-		{"packages", "", "FROM debian\nRUN apt-get install -y git\nWORKDIR /app\nCOPY repo .", "", "", "environment/Dockerfile", "environment/Dockerfile", ""},
-		{"asked for", "[metadata.rondo]\nimage = true", "FROM ubuntu\nWORKDIR /app", "", "", "environment/Dockerfile", "environment/Dockerfile", ""},
-		{"built elsewhere", "[environment]\ndocker_image = \"acme/x:1\"", "FROM debian\nRUN make", "", "", "", "acme/x:1", ""},
-		{"tests that are only copied", separateMode, "FROM ubuntu", "FROM python:3.12\nWORKDIR /app\nCOPY . /tests/", "", "", "", ""},
-		{"tests with programs", separateMode, "FROM ubuntu", "FROM python:3.12\nRUN pip install pytest\nCOPY . /tests/", "", "tests/Dockerfile", "", "tests/Dockerfile"},
-		{"tests on another image", separateMode, "FROM ubuntu", "FROM acme/tests\nCOPY . /tests/", "", "tests/Dockerfile", "", "tests/Dockerfile"},
-		{"tests that are copied elsewhere", separateMode, "FROM ubuntu", "FROM python\nCOPY . /opt/", "", "tests/Dockerfile", "", "tests/Dockerfile"},
+		{"the same, of the library", "", "FROM --platform=linux/amd64 docker.io/library/python@sha256:00 AS one\n", "",
+			"", "", "", ""},
+		{"an image that may hold a workspace", "", "FROM acme/ubuntu\nWORKDIR /app", "", "", "environment/Dockerfile",
+			"environment/Dockerfile", ""},
+		{"packages", "", "FROM debian\nRUN apt-get install -y git\nWORKDIR /app\nCOPY repo .", "", "",
+			"environment/Dockerfile", "environment/Dockerfile", ""},
+		{"asked for", "[metadata.rondo]\nimage = true", "FROM ubuntu\nWORKDIR /app", "", "", "environment/Dockerfile",
+			"environment/Dockerfile", ""},
+		{"built elsewhere", "[environment]\ndocker_image = \"acme/x:1\"", "FROM debian\nRUN make", "",
+			"", "", "acme/x:1", ""},
+		{"tests that are only copied", separateMode, "FROM ubuntu",
+			"FROM python:3.12\nWORKDIR /app\nCOPY . /tests/", "", "", "", ""},
+		{"tests with programs", separateMode, "FROM ubuntu", "FROM python:3.12\nRUN pip install pytest\nCOPY . /tests/",
+			"", "tests/Dockerfile", "", "tests/Dockerfile"},
+		{"tests on another image", separateMode, "FROM ubuntu", "FROM acme/tests\nCOPY . /tests/", "",
+			"tests/Dockerfile", "", "tests/Dockerfile"},
+		{"tests that are copied elsewhere", separateMode, "FROM ubuntu", "FROM python\nCOPY . /opt/", "",
+			"tests/Dockerfile", "", "tests/Dockerfile"},
 		{"a Dockerfile of shared tests", "", "FROM ubuntu", "FROM python:3.12\nRUN pip install pytest", "", "", "", ""},
-		{"uvx", "", "FROM ubuntu\nWORKDIR /app", "", uvx, "environment/Dockerfile tests/test.sh", "environment/Dockerfile", "tests/test.sh"},
-		{"apt-get", "", "FROM ubuntu\nWORKDIR /app", "", "apt-get -qq  install -y curl\n" + uvx, "environment/Dockerfile tests/test.sh", "environment/Dockerfile", "tests/test.sh"},
-		{"uvx over a published image", "[environment]\ndocker_image = \"acme/x:1\"", "FROM debian\nRUN make", "", uvx, "tests/test.sh", "acme/x:1", "tests/test.sh"},
-		{"uv in a project", "", "FROM ubuntu\nWORKDIR /app", "", "uv init\nuv add pytest==8.4.1\n", "environment/Dockerfile tests/test.sh", "environment/Dockerfile", "tests/test.sh"},
-		{"a download", "", "FROM ubuntu\nWORKDIR /app", "", "curl -LsSf https://example.com/install.sh | sh\n", "environment/Dockerfile tests/test.sh", "environment/Dockerfile", "tests/test.sh"},
-		{"a program of this machine", "", "FROM ubuntu\nWORKDIR /app", "", "curl -s http://localhost:8080/; git clone ../here; uv run pytest\n", "", "", ""},
-		{"a word in a comment", "", "FROM ubuntu\nWORKDIR /app", "", "# apt-get install nothing, uvx neither\n", "", "", ""},
+		{"uvx", "", "FROM ubuntu\nWORKDIR /app", "", uvx, "environment/Dockerfile tests/test.sh",
+			"environment/Dockerfile", "tests/test.sh"},
+		{"apt-get", "", "FROM ubuntu\nWORKDIR /app", "", "apt-get -qq  install -y curl\n" + uvx,
+			"environment/Dockerfile tests/test.sh", "environment/Dockerfile", "tests/test.sh"},
+		{"uvx over a published image", "[environment]\ndocker_image = \"acme/x:1\"", "FROM debian\nRUN make", "", uvx,
+			"tests/test.sh", "acme/x:1", "tests/test.sh"},
+		{"uv in a project", "", "FROM ubuntu\nWORKDIR /app", "", "uv init\nuv add pytest==8.4.1\n",
+			"environment/Dockerfile tests/test.sh", "environment/Dockerfile", "tests/test.sh"},
+		{"a download", "", "FROM ubuntu\nWORKDIR /app", "", "curl -LsSf https://example.com/install.sh | sh\n",
+			"environment/Dockerfile tests/test.sh", "environment/Dockerfile", "tests/test.sh"},
+		{"a program of this machine", "", "FROM ubuntu\nWORKDIR /app", "",
+			"curl -s http://localhost:8080/; git clone ../here; uv run pytest\n", "", "", ""},
+		{"a word in a comment", "", "FROM ubuntu\nWORKDIR /app", "",
+			"# apt-get install nothing, uvx neither\n", "", "", ""},
 	}
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
@@ -79,7 +96,8 @@ func TestImagesThatTasksNeed(t *testing.T) {
 				}
 				return image
 			}
-			if got := strings.Join(built, " "); got != test.want || name(task.Image) != test.image || name(task.VerifierImage) != test.verifier {
+			if got := strings.Join(built, " "); got != test.want || name(task.Image) != test.image ||
+				name(task.VerifierImage) != test.verifier {
 				t.Errorf("builds %q, image %q, of the tests %q", got, name(task.Image), name(task.VerifierImage))
 			}
 			if task.Image == "" && contents(t, task.Snapshot) != "" {
@@ -103,7 +121,8 @@ func TestImagesAreNamedByTheirFiles(t *testing.T) {
 	}
 }
 
-// TestBuild: images of environment, tests and what test.sh installs are built by a real engine, and lint proves the tasks in them.
+// TestBuild: images of environment, tests and what test.sh installs are built by a real engine, and
+// lint proves the tasks in them.
 func TestBuild(t *testing.T) {
 	sandboxtest.Require(t)
 	base := importImage(t, "ENV PATH=/bin:/opt")
@@ -121,12 +140,14 @@ func TestBuild(t *testing.T) {
 	const judged = `[ "$(cat answer 2>/dev/null)" = 42 ] && r=1 || r=0; echo "$r" > /logs/verifier/reward.txt` + "\n"
 	task("environment", "", map[string]string{
 		"environment/Dockerfile": "FROM " + base + "\nRUN echo built > /opt/made\nWORKDIR /app\nRUN echo 41 > answer\n",
-		"tests/test.sh":          "[ \"$(cat /opt/made)\" = built ] && [ \"$(cat answer)\" != \"\" ] || exit 1\n" + judged,
+		"tests/test.sh": "[ \"$(cat /opt/made)\" = built ] && [ \"$(cat answer)\" != \"\" ] || exit 1\n" +
+			judged,
 	})
 	task("tests", separateMode, map[string]string{
 		"environment/Dockerfile": "FROM ubuntu\nWORKDIR /app\n",
-		"tests/Dockerfile":       "FROM " + base + "\nRUN echo tests > /opt/made\nENV OF=tests\nWORKDIR /app\nCOPY . /tests/\n",
-		"tests/test.sh":          "[ \"$(cat /opt/made)$OF\" = teststests ] || exit 1\n" + judged,
+		"tests/Dockerfile": "FROM " + base +
+			"\nRUN echo tests > /opt/made\nENV OF=tests\nWORKDIR /app\nCOPY . /tests/\n",
+		"tests/test.sh": "[ \"$(cat /opt/made)$OF\" = teststests ] || exit 1\n" + judged,
 	})
 	task("installs", "", map[string]string{
 		"environment/Dockerfile": "FROM " + base + "\n" + installer + "WORKDIR /app\n",
@@ -139,7 +160,9 @@ func TestBuild(t *testing.T) {
 	cache := t.TempDir()
 	for _, task := range loaded {
 		unbuilt := *task
-		if report := Lint(t.Context(), &unbuilt, LintOptions{Repeats: 1, Machine: Machine{ToolchainCache: cache}}); report.Verdict != VerdictUnsupported || !strings.Contains(strings.Join(report.Problems, " "), "rondo tasks build") {
+		if report := Lint(t.Context(), &unbuilt, LintOptions{Repeats: 1,
+			Machine: Machine{ToolchainCache: cache}}); report.Verdict != VerdictUnsupported ||
+			!strings.Contains(strings.Join(report.Problems, " "), "rondo tasks build") {
 			t.Errorf("%s before it is built: %+v", task.Name, report)
 		}
 		for _, b := range task.Builds {
@@ -150,7 +173,8 @@ func TestBuild(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = exec.Command("docker", "rmi", "--force", b.Image).Run() })
 		}
-		if report := Lint(t.Context(), task, LintOptions{Repeats: 1, Machine: Machine{ToolchainCache: cache}}); !report.OK || task.Workdir != "/app" {
+		if report := Lint(t.Context(), task, LintOptions{Repeats: 1,
+			Machine: Machine{ToolchainCache: cache}}); !report.OK || task.Workdir != "/app" {
 			t.Errorf("%s: %+v, workspace %s", task.Name, report, task.Workdir)
 		}
 	}
@@ -176,7 +200,8 @@ _init_task("acme/init-steps", at, steps=2, no_pytest=True)
 	if out, err := exec.Command(python, "-c", script, dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, name := range []string{"init-pytest", "init-plain", "init-uvx", "init-steps/steps/step-1", "init-steps/steps/step-2"} {
+	for _, name := range []string{"init-pytest", "init-plain", "init-uvx", "init-steps/steps/step-1",
+		"init-steps/steps/step-2"} {
 		if err := os.WriteFile(filepath.Join(dir, name, "instruction.md"), []byte("Do it."), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +210,8 @@ _init_task("acme/init-steps", at, steps=2, no_pytest=True)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]string{"init-plain": "", "init-pytest": "tests/Dockerfile", "init-steps": "", "init-uvx": "environment/Dockerfile tests/test.sh"}
+	want := map[string]string{"init-plain": "", "init-pytest": "tests/Dockerfile", "init-steps": "",
+		"init-uvx": "environment/Dockerfile tests/test.sh"}
 	for _, task := range loaded {
 		var built []string
 		for _, b := range task.Builds {

@@ -19,8 +19,8 @@ import (
 	"github.com/rondo-rl/rondo/tasks/dockerfile"
 )
 
-// config is task.toml (schema 1.4, with the older spellings). What is said of no account is declared all the same: a key that is here
-// nowhere is warned of.
+// config is task.toml (schema 1.4, with the older spellings). What is said of no account is
+// declared all the same: a key that is here nowhere is warned of.
 type config struct {
 	SchemaVersion           string `toml:"schema_version"`
 	Version                 string `toml:"version"` // the old spelling of schema_version
@@ -187,7 +187,8 @@ func (c *config) apply(task *Task) error {
 		return fmt.Errorf("task.keywords: %d, the limit is %d", len(task.Keywords), maxKeywords)
 	}
 	for _, check := range []func(*Task) error{
-		c.refuse, c.setTimeouts, c.setCollect, c.setHealthcheck, c.setEnv, c.setMemory, c.setStorage, c.setToolchains, c.setNeeds, c.setNetwork, c.setProtected, c.setVerifier, c.setDeterministic,
+		c.refuse, c.setTimeouts, c.setCollect, c.setHealthcheck, c.setEnv, c.setMemory, c.setStorage, c.setToolchains,
+		c.setNeeds, c.setNetwork, c.setProtected, c.setVerifier, c.setDeterministic,
 	} {
 		if err := check(task); err != nil {
 			return err
@@ -261,8 +262,9 @@ func environment(key string, values map[string]string) (map[string]string, error
 		}
 		for _, found := range hostVariable.FindAllStringSubmatch(value, -1) {
 			if !strings.Contains(found[0], ":-") {
-				return nil, fmt.Errorf("%s.%s: wants %s of the host, which tasks do not see: give a value or ${%s:-default}",
-					key, name, found[0], found[1])
+				return nil,
+					fmt.Errorf("%s.%s: wants %s of the host, which tasks do not see: give a value or ${%s:-default}",
+						key, name, found[0], found[1])
 			}
 		}
 		result[name] = hostVariable.ReplaceAllString(value, "$2")

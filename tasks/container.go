@@ -11,8 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
-// setImage takes over the container image that is to be the task's root file system: where nothing else in the pack is its workspace, or
-// [metadata.rondo] image = true asks for it.
+// setImage takes over the container image that is to be the task's root file system: where nothing
+// else in the pack is its workspace, or [metadata.rondo] image = true asks for it.
 func setImage(task *Task, cfg *config, workspace bool) error {
 	name := cfg.Environment.DockerImage
 	switch {
@@ -24,8 +24,9 @@ func setImage(task *Task, cfg *config, workspace bool) error {
 	return nil
 }
 
-// OpenImage brings the container images of a task that has some into folders below cacheDir (see sandbox.OpenImage), and takes from them what
-// the task does not say itself: workspace, its path, variables. For tasks without an image it does nothing.
+// OpenImage brings the container images of a task that has some into folders below cacheDir (see
+// sandbox.OpenImage), and takes from them what the task does not say itself: workspace, its path,
+// variables. For tasks without an image it does nothing.
 func (t *Task) OpenImage(ctx context.Context, cacheDir string) error {
 	if err := t.openRoot(ctx, cacheDir); err != nil {
 		return err
@@ -61,7 +62,8 @@ func (t *Task) takeFrom(image sandbox.Image) error {
 		return err
 	}
 	if t.Snapshot == nil {
-		inside, err := os.OpenRoot(image.Root) // a link of the image may lead anywhere; the snapshot goes on reading from it
+		// a link of the image may lead anywhere; the snapshot goes on reading from it
+		inside, err := os.OpenRoot(image.Root)
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,8 @@ func importImage(t *testing.T, changes ...string) string {
 		}
 	}
 	for name, content := range map[string]string{
-		"etc/release": "image 7\n", "testbed/answer": "41\n", "testbed/.git/fix": "42\n", "opt/tool": "#!/bin/sh\necho tool\n", "root/.profile": "kept\n",
+		"etc/release": "image 7\n", "testbed/answer": "41\n", "testbed/.git/fix": "42\n",
+		"opt/tool": "#!/bin/sh\necho tool\n", "root/.profile": "kept\n",
 	} {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o700); err != nil {
 			t.Fatal(err)
@@ -54,8 +55,8 @@ func importImage(t *testing.T, changes ...string) string {
 	return name
 }
 
-// TestTaskOfAnImage: the image's tree is the root file system of solution and verifier, its work directory the workspace, its variables
-// theirs.
+// TestTaskOfAnImage: the image's tree is the root file system of solution and verifier, its work
+// directory the workspace, its variables theirs.
 func TestTaskOfAnImage(t *testing.T) {
 	sandboxtest.Require(t)
 	name := importImage(t, "WORKDIR /testbed", "ENV PATH=/opt:/bin", "ENV FLAVOUR=image")
@@ -97,7 +98,9 @@ echo "$r" > /logs/verifier/reward.txt
 	}
 	missing := *list[0]
 	missing.Root, missing.Image = "", "rondo-test/there-is-none:1"
-	if report := Lint(t.Context(), &missing, LintOptions{Repeats: 1, Machine: Machine{ToolchainCache: cache}}); report.OK || !strings.Contains(strings.Join(report.Problems, " "), "there-is-none") {
+	if report := Lint(t.Context(), &missing, LintOptions{Repeats: 1,
+		Machine: Machine{ToolchainCache: cache}}); report.OK ||
+		!strings.Contains(strings.Join(report.Problems, " "), "there-is-none") {
 		t.Errorf("without the image: %+v", report)
 	}
 }

@@ -23,17 +23,19 @@ func digest(task *Task) (string, error) {
 		AgentTimeout, VerifierTimeout int64
 		Env, VerifierEnv              map[string]string
 		MemoryMB                      int
-		Image                         string          `json:",omitempty"` // so that tasks without any keep their digests
-		VerifierImage                 string          `json:",omitempty"`
-		Protected                     []string        `json:",omitempty"`
-		Separate                      bool            `json:",omitempty"`
-		Transcript                    bool            `json:",omitempty"`
-		Collect                       []verifier.Hook `json:",omitempty"`
-		RewardStrategy                string          `json:",omitempty"`
-		Steps                         []stageSettings `json:",omitempty"`
+		// so that tasks without any keep their digests
+		Image          string          `json:",omitempty"`
+		VerifierImage  string          `json:",omitempty"`
+		Protected      []string        `json:",omitempty"`
+		Separate       bool            `json:",omitempty"`
+		Transcript     bool            `json:",omitempty"`
+		Collect        []verifier.Hook `json:",omitempty"`
+		RewardStrategy string          `json:",omitempty"`
+		Steps          []stageSettings `json:",omitempty"`
 	}{
 		task.Instruction, task.Workdir, task.Toolchains, int64(task.AgentTimeout), int64(task.VerifierTimeout),
-		task.Env, task.VerifierEnv, task.MemoryMB, task.Image, task.VerifierImage, task.Protected, task.Separate, task.Transcript, task.Collect,
+		task.Env, task.VerifierEnv, task.MemoryMB, task.Image, task.VerifierImage, task.Protected, task.Separate,
+		task.Transcript, task.Collect,
 		task.RewardStrategy, settingsOf(task.Stages),
 	})
 	if err != nil {
@@ -76,7 +78,8 @@ func (t *Task) hidden() []part {
 	}
 	var parts []part
 	for _, s := range t.Stages {
-		parts = append(parts, part{"steps/" + s.Name + "/tests", s.Tests}, part{"steps/" + s.Name + "/solution", s.Solution})
+		parts = append(parts, part{"steps/" + s.Name + "/tests", s.Tests},
+			part{"steps/" + s.Name + "/solution", s.Solution})
 	}
 	return parts
 }
@@ -92,7 +95,8 @@ type stageSettings struct {
 
 func settingsOf(stages []Stage) (all []stageSettings) {
 	for _, s := range stages {
-		all = append(all, stageSettings{s.Name, s.Instruction, int64(s.AgentTimeout), int64(s.VerifierTimeout), s.VerifierEnv, s.MinReward, s.Collect})
+		all = append(all, stageSettings{s.Name, s.Instruction, int64(s.AgentTimeout), int64(s.VerifierTimeout),
+			s.VerifierEnv, s.MinReward, s.Collect})
 	}
 	return all
 }

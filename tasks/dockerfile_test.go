@@ -33,15 +33,22 @@ func TestDockerfileSnapshot(t *testing.T) {
 		{"the default workspace", "FROM x\nCOPY repo /app\n", "/app", repo},
 		{"below the workspace", "FROM x\nWORKDIR /app\nCOPY repo/sub lib/\n", "/app", "lib/f=f"},
 		{"a file", "FROM x\nWORKDIR /app\nCOPY extra.txt note.txt\n", "/app", "note.txt=e"},
-		{"a file into a folder", "FROM x\nWORKDIR /app\nCOPY extra.txt ./\nADD repo/run.sh bin/\n", "/app", "bin/run.sh=#!/bin/sh\n|extra.txt=e"},
-		{"a file onto a folder", "FROM x\nWORKDIR /app\nCOPY repo/sub d\nCOPY extra.txt d\n", "/app", "d/extra.txt=e|d/f=f"},
-		{"two files", "FROM x\nWORKDIR /app\nCOPY extra.txt repo/run.sh /app/b\n", "/app", "b/extra.txt=e|b/run.sh=#!/bin/sh\n"},
+		{"a file into a folder", "FROM x\nWORKDIR /app\nCOPY extra.txt ./\nADD repo/run.sh bin/\n", "/app",
+			"bin/run.sh=#!/bin/sh\n|extra.txt=e"},
+		{"a file onto a folder", "FROM x\nWORKDIR /app\nCOPY repo/sub d\nCOPY extra.txt d\n",
+			"/app", "d/extra.txt=e|d/f=f"},
+		{"two files", "FROM x\nWORKDIR /app\nCOPY extra.txt repo/run.sh /app/b\n", "/app",
+			"b/extra.txt=e|b/run.sh=#!/bin/sh\n"},
 		{"the later wins", "FROM x\nWORKDIR /app\nCOPY repo/run.sh a\nCOPY extra.txt a\n", "/app", "a=e"},
 		{"JSON", "FROM x\nWORKDIR /app\nCOPY [\"repo/sub\", \"my lib\"]\n", "/app", "my lib/f=f"},
-		{"quotes and variables", "FROM x\nARG where=/work\nENV SRC=\"repo/sub\"\nWORKDIR ${where}/space\nCOPY $SRC 'a b'\n", "/work/space", "a b/f=f"},
-		{"continued and commented", "# syntax=x\nFROM x\n\nworkdir /app\ncopy --chown=1:1 --chmod=755 \\\n  # here\n\n  repo/sub \\\n  /app\nCMD [\"sh\"]\n", "/app", "f=f"},
+		{"quotes and variables",
+			"FROM x\nARG where=/work\nENV SRC=\"repo/sub\"\nWORKDIR ${where}/space\nCOPY $SRC 'a b'\n",
+			"/work/space", "a b/f=f"},
+		{"continued and commented",
+			"# syntax=x\nFROM x\n\nworkdir /app\ncopy --chown=1:1 --chmod=755 \\\n  # here\n\n  repo/sub \\\n  /app\nCMD [\"sh\"]\n", "/app", "f=f"},
 		{"no-ops", "FROM x\nRUN mkdir -p /app/d && true\nRUN :\nWORKDIR /app\nCOPY repo/sub .\nUSER nobody\nEXPOSE 80\n", "/app", "f=f"},
-		{"all", "FROM x\nWORKDIR /app\nCOPY . .\n", "/app", "Dockerfile=FROM x\nWORKDIR /app\nCOPY . .\n|extra.txt=e|repo/README.md=hello\n|repo/run.sh=#!/bin/sh\n|repo/sub/f=f"},
+		{"all", "FROM x\nWORKDIR /app\nCOPY . .\n", "/app",
+			"Dockerfile=FROM x\nWORKDIR /app\nCOPY . .\n|extra.txt=e|repo/README.md=hello\n|repo/run.sh=#!/bin/sh\n|repo/sub/f=f"},
 	}
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
@@ -58,12 +65,14 @@ func TestDockerfileSnapshot(t *testing.T) {
 
 // TestDockerfilesToBuild: what copying files cannot do takes the image, and the reason is kept.
 func TestDockerfilesToBuild(t *testing.T) {
-	more := fstest.MapFS{"t/environment/link": link("repo"), "t/environment/a.tar.gz": file("x"), "t/environment/f": file("x"), "t/environment/d/f/x": file("x")}
+	more := fstest.MapFS{"t/environment/link": link("repo"), "t/environment/a.tar.gz": file("x"),
+		"t/environment/f": file("x"), "t/environment/d/f/x": file("x")}
 	cases := []struct{ name, dockerfile, want string }{
 		{"a program to run", "FROM x\nRUN apt-get install -y git\nCOPY repo .\n", "line 2: RUN: this has to run"},
 		{"hidden in a no-op", "FROM x\nRUN mkdir a; rm -rf b\n", "line 2: RUN"},
 		{"mkdir with a mode", "FROM x\nRUN mkdir -m 0 a\n", "line 2: RUN"},
-		{"folder over a file", "FROM x\nWORKDIR /app\nRUN mkdir -p a/b\nCOPY f ./\nCOPY f a/b\nCOPY f a\nCOPY d a/\n", "is a file and a folder"},
+		{"folder over a file", "FROM x\nWORKDIR /app\nRUN mkdir -p a/b\nCOPY f ./\nCOPY f a/b\nCOPY f a\nCOPY d a/\n",
+			"is a file and a folder"},
 		{"redirected no-op", "FROM x\nRUN mkdir a > b\n", "line 2: RUN"},
 		{"two stages", "FROM x\nFROM y\n", "line 2: FROM: a second FROM"},
 		{"from a stage", "FROM x\nCOPY --from=b /a /app\n", "option --from is not supported"},
@@ -74,7 +83,8 @@ func TestDockerfilesToBuild(t *testing.T) {
 		{"a link", "FROM x\nCOPY link /app/\n", "is a symbolic link"},
 		{"download", "FROM x\nADD https://example.org/x /app/\n", "nothing is downloaded"},
 		{"archive", "FROM x\nADD a.tar.gz /app/\n", "archives are not unpacked"},
-		{"outside of the workspace", "FROM x\nWORKDIR /app\nCOPY repo /etc\n", "copies to /etc, outside of the workspace /app"},
+		{"outside of the workspace", "FROM x\nWORKDIR /app\nCOPY repo /etc\n",
+			"copies to /etc, outside of the workspace /app"},
 		{"beside the workspace", "FROM x\nWORKDIR /app\nCOPY repo /apple\n", "outside of the workspace"},
 		{"escaping the workspace", "FROM x\nWORKDIR /app\nCOPY repo ../x\n", "outside of the workspace"},
 		{"no copy", "FROM x\nWORKDIR /app\n", "copies nothing into the workspace"},
@@ -90,7 +100,8 @@ func TestDockerfilesToBuild(t *testing.T) {
 		{"system workdir", "FROM x\nWORKDIR /usr/src/app\n", "line 2: WORKDIR"},
 		{"two workdirs", "FROM x\nWORKDIR /a /b\n", "want one folder"},
 		{"broken variable", "FROM x\nENV A-B=c\n", "want NAME=value"},
-		{"growing variable", "FROM x\nENV A=" + strings.Repeat("x", 1000) + "\n" + strings.Repeat("ENV A=$A$A\n", 20), "more than"},
+		{"growing variable", "FROM x\nENV A=" + strings.Repeat("x", 1000) + "\n" + strings.Repeat("ENV A=$A$A\n", 20),
+			"more than"},
 		{"growing tree", "FROM x\nWORKDIR /app\n" + strings.Repeat("COPY repo .\n", 501), "the limit is 500"},
 	}
 	for _, test := range cases {
@@ -107,7 +118,8 @@ func TestDockerfilesToBuild(t *testing.T) {
 }
 
 func TestMadeFoldersAreThere(t *testing.T) {
-	loaded, err := LoadPack(dockerized("FROM x\nWORKDIR /app\nRUN mkdir -p logs/old /var/x && true\nCOPY repo .\n", nil))
+	loaded, err := LoadPack(dockerized("FROM x\nWORKDIR /app\nRUN mkdir -p logs/old /var/x && true\nCOPY repo .\n",
+		nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +151,8 @@ func TestNamedSnapshotNeedsNoBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	task := loaded[0]
-	if task.Workdir != "/srv/x" || !maps.Equal(task.Env, map[string]string{"A": "1", "B": "2 3", "C": "d e", "PATH": "/x:" + imagePath}) {
+	if task.Workdir != "/srv/x" || !maps.Equal(task.Env,
+		map[string]string{"A": "1", "B": "2 3", "C": "d e", "PATH": "/x:" + imagePath}) {
 		t.Errorf("got %s, %v", task.Workdir, task.Env)
 	}
 }
@@ -160,7 +173,8 @@ func FuzzDockerfile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		list, err := dockerfile.Parse(text)
 		for _, in := range list {
-			if err != nil || in.Name == "" || in.Line < 1 || in.Args != strings.TrimSpace(in.Args) || !utf8.ValidString(in.Args) {
+			if err != nil || in.Name == "" || in.Line < 1 || in.Args != strings.TrimSpace(in.Args) ||
+				!utf8.ValidString(in.Args) {
 				t.Fatalf("instruction %+v of %q (%v)", in, text, err)
 			}
 		}

@@ -86,11 +86,14 @@ var fields = []struct{ key, verdict, text string }{
 	{"environment.healthcheck.command", honouredKey, "[environment.healthcheck]\ncommand = \"a\""},
 	{"environment.healthcheck.timeout_sec", honouredKey, "[environment.healthcheck]\ncommand = \"a\"\ntimeout_sec = 1"},
 	{"environment.healthcheck.interval_sec", noAccount, "[environment.healthcheck]\ncommand = \"a\"\ninterval_sec = 1"},
-	{"environment.healthcheck.start_period_sec", noAccount, "[environment.healthcheck]\ncommand = \"a\"\nstart_period_sec = 1"},
-	{"environment.healthcheck.start_interval_sec", noAccount, "[environment.healthcheck]\ncommand = \"a\"\nstart_interval_sec = 1"},
+	{"environment.healthcheck.start_period_sec", noAccount,
+		"[environment.healthcheck]\ncommand = \"a\"\nstart_period_sec = 1"},
+	{"environment.healthcheck.start_interval_sec", noAccount,
+		"[environment.healthcheck]\ncommand = \"a\"\nstart_interval_sec = 1"},
 	{"environment.healthcheck.retries", noAccount, "[environment.healthcheck]\ncommand = \"a\"\nretries = 1"},
 	{"environment.network_mode", honouredKey, "[environment]\nnetwork_mode = \"no-network\""},
-	{"environment.allowed_hosts", honouredKey, "[environment]\nnetwork_mode = \"allowlist\"\nallowed_hosts = [\"a.com\"]"},
+	{"environment.allowed_hosts", honouredKey,
+		"[environment]\nnetwork_mode = \"allowlist\"\nallowed_hosts = [\"a.com\"]"},
 	{"steps.name", honouredKey, "[[steps]]\nname = \"one\""},
 	{"steps.min_reward", honouredKey, "[[steps]]\nname = \"one\"\nmin_reward = 0.5"},
 	{"steps.healthcheck.command", honouredKey, "[[steps]]\nname = \"one\"\n[steps.healthcheck]\ncommand = \"a\""},
@@ -103,13 +106,20 @@ var fields = []struct{ key, verdict, text string }{
 	{"steps.verifier.env", honouredKey, "[[steps]]\nname = \"one\"\n[steps.verifier.env]\nA = \"b\""},
 	{"steps.verifier.user", refusedKey, "[[steps]]\nname = \"one\"\n[steps.verifier]\nuser = \"a\""},
 	{"steps.verifier.environment", refusedKey, "[[steps]]\nname = \"one\"\n[steps.verifier.environment]\ngpus = 1"},
-	{"steps.verifier.collect.command", honouredKey, "[[steps]]\nname = \"one\"\n[[steps.verifier.collect]]\ncommand = \"a\""},
-	{"steps.verifier.collect.timeout_sec", honouredKey, "[[steps]]\nname = \"one\"\n[[steps.verifier.collect]]\ncommand = \"a\"\ntimeout_sec = 1"},
-	{"steps.verifier.collect.service", refusedKey, "[[steps]]\nname = \"one\"\n[[steps.verifier.collect]]\ncommand = \"a\"\nservice = \"db\""},
-	{"steps.verifier.collect.user", refusedKey, "[[steps]]\nname = \"one\"\n[[steps.verifier.collect]]\ncommand = \"a\"\nuser = \"a\""},
-	{"steps.verifier.environment_mode", noAccount, "[[steps]]\nname = \"one\"\n[steps.verifier]\nenvironment_mode = \"separate\""},
-	{"steps.verifier.network_mode", refusedKey, "[[steps]]\nname = \"one\"\n[steps.verifier]\nnetwork_mode = \"allowlist\""},
-	{"steps.verifier.allowed_hosts", refusedKey, "[[steps]]\nname = \"one\"\n[steps.verifier]\nallowed_hosts = [\"a.com\"]"},
+	{"steps.verifier.collect.command", honouredKey,
+		"[[steps]]\nname = \"one\"\n[[steps.verifier.collect]]\ncommand = \"a\""},
+	{"steps.verifier.collect.timeout_sec", honouredKey,
+		"[[steps]]\nname = \"one\"\n[[steps.verifier.collect]]\ncommand = \"a\"\ntimeout_sec = 1"},
+	{"steps.verifier.collect.service", refusedKey,
+		"[[steps]]\nname = \"one\"\n[[steps.verifier.collect]]\ncommand = \"a\"\nservice = \"db\""},
+	{"steps.verifier.collect.user", refusedKey,
+		"[[steps]]\nname = \"one\"\n[[steps.verifier.collect]]\ncommand = \"a\"\nuser = \"a\""},
+	{"steps.verifier.environment_mode", noAccount,
+		"[[steps]]\nname = \"one\"\n[steps.verifier]\nenvironment_mode = \"separate\""},
+	{"steps.verifier.network_mode", refusedKey,
+		"[[steps]]\nname = \"one\"\n[steps.verifier]\nnetwork_mode = \"allowlist\""},
+	{"steps.verifier.allowed_hosts", refusedKey,
+		"[[steps]]\nname = \"one\"\n[steps.verifier]\nallowed_hosts = [\"a.com\"]"},
 }
 
 // keysOf are the keys that config declares, as they stand in task.toml.
@@ -135,11 +145,13 @@ func keysOf(t reflect.Type, prefix string) (keys []string) {
 
 // sameInSteps are keys of a step that are read by the code that reads the task's own.
 var sameInSteps = []string{
-	"steps.healthcheck.timeout_sec", "steps.healthcheck.interval_sec", "steps.healthcheck.start_period_sec", "steps.healthcheck.start_interval_sec", "steps.healthcheck.retries",
+	"steps.healthcheck.timeout_sec", "steps.healthcheck.interval_sec", "steps.healthcheck.start_period_sec",
+	"steps.healthcheck.start_interval_sec", "steps.healthcheck.retries",
 }
 
-// TestNoFieldIsIgnored goes through all keys of schema 1.4: each is honoured, or refused or warned of by its name, and stands in docs/guide/task-fields.md
-// with that verdict. What is of no account is known to be so.
+// TestNoFieldIsIgnored goes through all keys of schema 1.4: each is honoured, or refused or
+// warned of by its name, and stands in docs/guide/task-fields.md with that verdict. What is of no
+// account is known to be so.
 func TestNoFieldIsIgnored(t *testing.T) {
 	docs, err := os.ReadFile("../docs/guide/task-fields.md")
 	if err != nil {
@@ -180,7 +192,8 @@ func TestNoFieldIsIgnored(t *testing.T) {
 	if err != nil || len(task.Warnings) != 2 || !strings.Contains(strings.Join(task.Warnings, "\n"), `"agent.speed"`) {
 		t.Errorf("unknown keys: %v, %q", err, task.Warnings)
 	}
-	if _, err := loadSettings("[metadata.rondo]\nverifer = \"separate\""); err == nil || !strings.Contains(err.Error(), `"metadata.rondo.verifer": [metadata.rondo] has no such key`) {
+	if _, err := loadSettings("[metadata.rondo]\nverifer = \"separate\""); err == nil ||
+		!strings.Contains(err.Error(), `"metadata.rondo.verifer": [metadata.rondo] has no such key`) {
 		t.Errorf("an unknown key of Rondo's own table: %v", err)
 	}
 }
@@ -198,7 +211,8 @@ func loadSettings(text string) (*Task, error) {
 	return loaded[0], nil
 }
 
-// without is the task without a key: its line left out, or where that leaves nothing that loads, no settings at all.
+// without is the task without a key: its line left out, or where that leaves nothing that
+// loads, no settings at all.
 func without(key, text string) *Task {
 	name := key[strings.LastIndex(key, ".")+1:]
 	var kept []string

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestHarborTasks: tasks as others write them lint with a clear verdict each, which names the field that cannot be honoured.
+// TestHarborTasks: tasks as others write them lint with a clear verdict each, which names the field
+// that cannot be honoured.
 func TestHarborTasks(t *testing.T) {
 	needSandbox(t)
 	loaded, err := LoadDir("testdata/harbor")
@@ -22,13 +23,14 @@ func TestHarborTasks(t *testing.T) {
 		}
 	}
 	want := map[string]struct{ verdict, field, text string }{
-		"old-spelling":       {VerdictInProcess, "", "environment.storage: 10240 MiB"},
-		"current":            {VerdictInProcess, "", "environment.storage_mb: 4096 MiB"},
-		"collects":           {VerdictInProcess, "", "verifier.environment.memory_mb"},
-		"prepared":           {VerdictInProcess, "", "in process"},
-		"public-network":     {VerdictInProcess, "", "asks for a network"},
-		"apt-get":            {VerdictUnsupported, "environment/Dockerfile", "line 2: RUN"},
-		"image":              {VerdictUnsupported, "environment.docker_image", "container image ghcr.io/example/image:20260801"},
+		"old-spelling":   {VerdictInProcess, "", "environment.storage: 10240 MiB"},
+		"current":        {VerdictInProcess, "", "environment.storage_mb: 4096 MiB"},
+		"collects":       {VerdictInProcess, "", "verifier.environment.memory_mb"},
+		"prepared":       {VerdictInProcess, "", "in process"},
+		"public-network": {VerdictInProcess, "", "asks for a network"},
+		"apt-get":        {VerdictUnsupported, "environment/Dockerfile", "line 2: RUN"},
+		"image": {VerdictUnsupported, "environment.docker_image",
+			"container image ghcr.io/example/image:20260801"},
 		"compose":            {VerdictUnsupported, "environment/docker-compose.yaml", "compose"},
 		"steps":              {VerdictInProcess, "", "in process"},
 		"step-brings-files":  {VerdictUnsupported, "steps/only/workdir/setup.sh", "the first stage"},
@@ -55,7 +57,8 @@ func TestHarborTasks(t *testing.T) {
 	for name, w := range want {
 		r := reports[name]
 		said := strings.Join(append(r.Problems, r.Warnings...), "\n")
-		if r.Verdict != w.verdict || r.Field != w.field || !strings.Contains(said, w.text) || r.OK != (w.verdict == VerdictOK || w.verdict == VerdictInProcess) || w.verdict == VerdictOK && said != "" {
+		if r.Verdict != w.verdict || r.Field != w.field || !strings.Contains(said, w.text) ||
+			r.OK != (w.verdict == VerdictOK || w.verdict == VerdictInProcess) || w.verdict == VerdictOK && said != "" {
 			t.Errorf("%s: %s %q: %q, want %+v", name, r.Verdict, r.Field, said, w)
 		}
 	}

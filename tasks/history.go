@@ -15,8 +15,9 @@ import (
 	"testing/fstest" // it has the standard library's file system in memory
 )
 
-// scrubHistory replaces a snapshot's .git folder by a new repository of one commit, of all its files: the objects, refs and
-// reflogs of the old one may hold the fix. Nothing of the old folder is kept, so nothing in it needs to be understood or trusted.
+// scrubHistory replaces a snapshot's .git folder by a new repository of one commit, of all its
+// files: the objects, refs and reflogs of the old one may hold the fix. Nothing of the old folder
+// is kept, so nothing in it needs to be understood or trusted.
 //
 // With wanted, a snapshot that has none gets such a repository, too.
 func scrubHistory(task *Task, wanted bool) error {
@@ -40,7 +41,8 @@ func scrubHistory(task *Task, wanted bool) error {
 	if old == nil {
 		return nil
 	}
-	task.Warnings = append(task.Warnings, "the snapshot's .git folder is replaced by a repository of one commit: no history can be read in it")
+	task.Warnings = append(task.Warnings,
+		"the snapshot's .git folder is replaced by a repository of one commit: no history can be read in it")
 	return nil
 }
 
@@ -72,7 +74,8 @@ func oneCommit(root *node) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	commit, err := r.object("commit", fmt.Appendf(nil, "tree %x\nauthor %s\ncommitter %s\n\nSnapshot\n", tree, gitAuthor, gitAuthor))
+	commit, err := r.object("commit", fmt.Appendf(nil, "tree %x\nauthor %s\ncommitter %s\n\nSnapshot\n", tree,
+		gitAuthor, gitAuthor))
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +86,8 @@ func oneCommit(root *node) (*node, error) {
 	return r.folder(), nil
 }
 
-// repository collects the files of a .git folder. Objects are stored without compression, whose output changes with the compressor: the
-// same snapshot has the same digest everywhere.
+// repository collects the files of a .git folder. Objects are stored without compression, whose
+// output changes with the compressor: the same snapshot has the same digest everywhere.
 type repository struct {
 	files   fstest.MapFS
 	tracked []trackedFile
@@ -184,14 +187,16 @@ func (r *repository) entry(n *node, name string) (mode uint32, id []byte, err er
 	return mode, id, nil
 }
 
-// index is Git's list of tracked files, version 2. Its times are 0, so that Git looks at the files themselves.
+// index is Git's list of tracked files, version 2. Its times are 0, so that Git looks
+// at the files themselves.
 func (r *repository) index() []byte {
 	slices.SortFunc(r.tracked, func(a, b trackedFile) int { return strings.Compare(a.name, b.name) })
 	data := append([]byte("DIRC"), 0, 0, 0, 2)
 	data = binary.BigEndian.AppendUint32(data, uint32(len(r.tracked)))
 	for _, f := range r.tracked {
 		begin := len(data)
-		for _, field := range []uint32{0, 0, 0, 0, 0, 0, f.mode, 0, 0, uint32(f.size)} { // times, device, inode, mode, owner, group, size
+		// times, device, inode, mode, owner, group, size
+		for _, field := range []uint32{0, 0, 0, 0, 0, 0, f.mode, 0, 0, uint32(f.size)} {
 			data = binary.BigEndian.AppendUint32(data, field)
 		}
 		data = append(data, f.id...)
@@ -216,7 +221,8 @@ func (r *repository) folder() *node {
 			dir = dir.children[part]
 		}
 		base := path.Base(name)
-		dir.children[base] = &node{name: base, mode: fs.FileMode(0o644), size: int64(len(file.Data)), source: r.files, path: name}
+		dir.children[base] = &node{name: base, mode: fs.FileMode(0o644), size: int64(len(file.Data)),
+			source: r.files, path: name}
 	}
 	return top
 }

@@ -19,7 +19,8 @@ func git(t *testing.T, dir string, args ...string) string {
 	if _, err := exec.LookPath("git"); err != nil {
 		lacking(t, "git is missing: %v", err)
 	}
-	cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"}, args...)...)
+	cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com", "-c",
+		"commit.gpgsign=false"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}
 	out, err := cmd.CombinedOutput()
@@ -29,12 +30,14 @@ func git(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestHistoryIsScrubbed: whatever a snapshot's repository held besides its files, the agent finds one commit and nothing else.
+// TestHistoryIsScrubbed: whatever a snapshot's repository held besides its files, the agent finds
+// one commit and nothing else.
 func TestHistoryIsScrubbed(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "pack"), with(fstest.MapFS{
-		"t/environment/repo/src/deep/code.py": file("broken\n"), "t/environment/repo/src.py": file("x\n"), "t/environment/repo/empty": file(""),
-		"t/environment/repo/link": link("src/deep"),
+		"t/environment/repo/src/deep/code.py": file("broken\n"), "t/environment/repo/src.py": file("x\n"),
+		"t/environment/repo/empty": file(""),
+		"t/environment/repo/link":  link("src/deep"),
 	})); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +66,8 @@ func TestHistoryIsScrubbed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ args, want string }{
-		{"fsck --strict --full", ""}, {"status --porcelain", ""}, {"rev-list --all --reflog --count", "1"}, {"for-each-ref --format=%(refname)", "refs/heads/main"},
+		{"fsck --strict --full", ""}, {"status --porcelain", ""}, {"rev-list --all --reflog --count", "1"},
+		{"for-each-ref --format=%(refname)", "refs/heads/main"},
 		{"branch --show-current", "main"}, {"ls-files", "README.md\nempty\nlink\nrun.sh\nsrc.py\nsrc/deep/code.py"},
 	} {
 		if got := git(t, out, strings.Fields(c.args)...); got != c.want {

@@ -14,8 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
-// Unsupported is a setting of a task that Rondo cannot honour, as it runs no container engine, and that would change what the task
-// measures.
+// Unsupported is a setting of a task that Rondo cannot honour, as it runs no container engine, and
+// that would change what the task measures.
 type Unsupported struct {
 	Field string // as it stands in task.toml, "environment.gpus", or a file of the task
 	Why   string // and what to do
@@ -27,7 +27,8 @@ func unsupported(field, format string, args ...any) error {
 	return &Unsupported{Field: field, Why: fmt.Sprintf(format, args...)}
 }
 
-// network is what a phase may reach. Only the agent's sandbox can have a way out, and only where the run allows one.
+// network is what a phase may reach. Only the agent's sandbox can have a way out, and only
+// where the run allows one.
 type network struct {
 	NetworkMode  string   `toml:"network_mode"`
 	AllowedHosts []string `toml:"allowed_hosts"`
@@ -68,8 +69,8 @@ func (n network) refuse(table string) error {
 	return n.check(table)
 }
 
-// setNetwork takes over the most that the task wants of its run's network. The agent's table goes before the environment's, and a stage that wants none
-// means the whole task: it has one sandbox.
+// setNetwork takes over the most that the task wants of its run's network. The agent's table goes
+// before the environment's, and a stage that wants none means the whole task: it has one sandbox.
 func (c *config) setNetwork(task *Task) error {
 	for _, n := range []network{c.Agent.network, c.Environment.network} {
 		if n.NetworkMode == noNetwork || n.NetworkMode == someHosts {
@@ -104,9 +105,11 @@ func (c *config) refuse(*Task) error {
 	case len(env.TPU) > 0:
 		return unsupported("environment.tpu", "a sandbox has no TPU")
 	case len(env.MCPServers) > 0:
-		return unsupported("environment.mcp_servers", "not supported: a sandbox can reach no server of a task; a run can name tools.servers")
+		return unsupported("environment.mcp_servers",
+			"not supported: a sandbox can reach no server of a task; a run can name tools.servers")
 	}
-	if err := errors.Join(env.network.check("environment"), refuseUser("agent.user", c.Agent.User), c.Agent.network.check("agent")); err != nil {
+	if err := errors.Join(env.network.check("environment"), refuseUser("agent.user", c.Agent.User),
+		c.Agent.network.check("agent")); err != nil {
 		return err
 	}
 	return c.Verifier.refuse("verifier", env.Workdir)
@@ -120,15 +123,18 @@ func (a *agentTable) refuse(table string) error {
 	return a.network.refuse(table)
 }
 
-// refuseUser refuses any user but root, who inside has no more rights than others: all that runs in a sandbox is one user.
+// refuseUser refuses any user but root, who inside has no more rights than others: all that runs
+// in a sandbox is one user.
 func refuseUser(field string, user any) error {
 	if user == nil || slices.Contains([]string{"", "root", "0"}, fmt.Sprint(user)) {
 		return nil
 	}
-	return unsupported(field, "%.40q: a sandbox has one user, root without rights over the host: leave it out", fmt.Sprint(user))
+	return unsupported(field, "%.40q: a sandbox has one user, root without rights over the host: leave it out",
+		fmt.Sprint(user))
 }
 
-// honoured are the keys of [verifier.environment] that a fresh sandbox of the same kind fulfils, or to which it is indifferent.
+// honoured are the keys of [verifier.environment] that a fresh sandbox of the same kind fulfils, or
+// to which it is indifferent.
 var honoured = []string{"env", "network_mode", "workdir", "os", "cpus", "memory_mb", "storage_mb", "build_timeout_sec"}
 
 // refuse checks the verifier's environment: it is a fresh sandbox in both modes.
@@ -149,9 +155,11 @@ func (v *verifierTable) refuse(table, workdir string) error {
 	for _, key := range slices.Sorted(maps.Keys(v.Environment)) {
 		value := v.Environment[key]
 		switch {
-		case !slices.Contains(honoured, key), key == "network_mode" && value == "allowlist", key == "os" && value != "linux",
+		case !slices.Contains(honoured, key), key == "network_mode" && value == "allowlist",
+			key == "os" && value != "linux",
 			key == "workdir" && value != workdir:
-			return unsupported(table+".environment."+key, "the verifier runs in a fresh sandbox of the same kind as the agent's")
+			return unsupported(table+".environment."+key,
+				"the verifier runs in a fresh sandbox of the same kind as the agent's")
 		}
 	}
 	return nil
@@ -175,11 +183,13 @@ func (c *config) warn(task *Task) {
 		field string
 		asks  bool
 	}{
-		{"environment.allow_internet", c.Environment.AllowInternet}, {"environment.network_mode", c.Environment.NetworkMode == "public"},
+		{"environment.allow_internet", c.Environment.AllowInternet},
+		{"environment.network_mode", c.Environment.NetworkMode == "public"},
 		{"agent.network_mode", c.Agent.NetworkMode == "public"},
 	} {
 		if asks.asks {
-			task.warn(asks.field + ": asks for a network: a sandbox has the one that its run allows (network.allow), by default none")
+			task.warn(asks.field +
+				": asks for a network: a sandbox has the one that its run allows (network.allow), by default none")
 		}
 	}
 	if c.Verifier.NetworkMode == publicNetwork {
@@ -214,7 +224,8 @@ func (c *config) setStorage(task *Task) error {
 	}
 	task.DiskMB = size
 	if size > runfile.DefaultDiskMB {
-		task.warn(fmt.Sprintf("%s: %d MiB: its sandboxes may write %d MiB, or what its run's limits.disk allows", key, size, runfile.DefaultDiskMB))
+		task.warn(fmt.Sprintf("%s: %d MiB: its sandboxes may write %d MiB, or what its run's limits.disk allows", key,
+			size, runfile.DefaultDiskMB))
 	}
 	return nil
 }
@@ -245,7 +256,8 @@ func (v *verifierTable) hooks(key string) (hooks []verifier.Hook, err error) {
 	}
 	for _, hook := range v.Collect {
 		if hook.Service != "" && hook.Service != "main" {
-			return nil, unsupported(key+".service", "%.40q: there are no services beside the agent's sandbox", hook.Service)
+			return nil, unsupported(key+".service", "%.40q: there are no services beside the agent's sandbox",
+				hook.Service)
 		}
 		if err := refuseUser(key+".user", hook.User); err != nil {
 			return nil, err
@@ -262,8 +274,8 @@ func (v *verifierTable) hooks(key string) (hooks []verifier.Hook, err error) {
 	return hooks, nil
 }
 
-// healthcheck says when an environment is ready. Sandboxes start nothing by themselves, so it holds from the beginning or never: lint
-// looks which.
+// healthcheck says when an environment is ready. Sandboxes start nothing by themselves, so it holds
+// from the beginning or never: lint looks which.
 type healthcheck struct {
 	Command    string   `toml:"command"`
 	TimeoutSec *float64 `toml:"timeout_sec"`
@@ -293,7 +305,8 @@ func (check *healthcheck) hook(key string) (*verifier.Hook, error) {
 	return &verifier.Hook{Command: check.Command, Timeout: limit}, err
 }
 
-// checkArtifacts refuses artifacts that do not lie in the workspace, of which all reaches the verifier.
+// checkArtifacts refuses artifacts that do not lie in the workspace, of which
+// all reaches the verifier.
 func checkArtifacts(key string, artifacts []any, workdir string, warn func(string)) error {
 	for _, artifact := range artifacts {
 		source, destination := "", ""
@@ -317,7 +330,9 @@ func checkArtifacts(key string, artifacts []any, workdir string, warn func(strin
 			source = path.Join(workdir, source)
 		}
 		if _, inside := relativeTo(workdir, path.Clean(source)); !inside {
-			return unsupported(key, "%.100q lies outside of the workspace %s, which is all that is kept of the agent's sandbox", source, workdir)
+			return unsupported(key,
+				"%.100q lies outside of the workspace %s, which is all that is kept of the agent's sandbox", source,
+				workdir)
 		}
 		if destination != "" && path.Clean(destination) != path.Clean(source) {
 			return unsupported(key+".destination", "%.100q: artifacts stay where the agent put them", destination)

@@ -58,7 +58,8 @@ func readImage(text string, prepared bool) (*image, error) {
 	return img, nil
 }
 
-const prepare = "`rondo tasks build` makes the image; or " + `prepare the tree beforehand and name it in task.toml: [metadata.rondo] snapshot = "environment/repo"`
+const prepare = "`rondo tasks build` makes the image; or " +
+	`prepare the tree beforehand and name it in task.toml: [metadata.rondo] snapshot = "environment/repo"`
 
 func (img *image) apply(in dockerfile.Instruction, prepared bool) error {
 	switch in.Name {
@@ -182,7 +183,8 @@ func (img *image) addCopies(in dockerfile.Instruction) error {
 		if err := checkSource(in.Name, source); err != nil {
 			return err
 		}
-		img.copies = append(img.copies, copying{in.Line, path.Clean(strings.TrimLeft(source, "/")), img.absolute(destination), into})
+		img.copies = append(img.copies, copying{in.Line, path.Clean(strings.TrimLeft(source, "/")),
+			img.absolute(destination), into})
 	}
 	return nil
 }

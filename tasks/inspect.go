@@ -21,7 +21,8 @@ const (
 		"passes, too. A run says min_verifier: in-process to train on the task"
 	unguardedTests = "the tests run in process: code of the workspace that they run can decide its own reward, and nothing would show it. A run says " +
 		"min_verifier: in-process-without-canaries to train on the task. %s"
-	graded    = "Of the tests that must begin to pass, none is in " + canary.Languages + " and compares with a constant on a line that the task hides"
+	graded = "Of the tests that must begin to pass, none is in " + canary.Languages +
+		" and compares with a constant on a line that the task hides"
 	notGraded = `Tests that reach the workspace by the command under-test alone can say [metadata.rondo] verifier = "separate"`
 )
 

@@ -22,21 +22,25 @@ type LintOptions struct {
 
 // Verdicts on a task.
 const (
-	VerdictOK          = "ok"
-	VerdictWarnings    = "warnings"           // it can be trained on; its author should look at something
-	VerdictInProcess   = "in-process"         // it is sound for honest work, and code that its tests run can decide the reward: a run has to say that it takes it
+	VerdictOK       = "ok"
+	VerdictWarnings = "warnings" // it can be trained on; its author should look at something
+	// it is sound for honest work, and code that its tests run can decide the reward: a run
+	// has to say that it takes it
+	VerdictInProcess   = "in-process"
 	VerdictUnsound     = "not sound"          // it does not measure what it should, or is no task
 	VerdictUnsupported = "cannot be honoured" // it asks for what Rondo does not have
 )
 
 // Report is what Lint found out about one task.
 type Report struct {
-	Task     string    `json:"task"`
-	Digest   string    `json:"digest"`
-	OK       bool      `json:"ok"`                 // no problems
-	Verdict  string    `json:"verdict"`            // one of the Verdict constants
-	Verifier string    `json:"verifier,omitempty"` // one of runfile's Verifier constants: what the task is, or less where this machine cannot
-	Canaries int       `json:"canaries,omitempty"` // of a graded task: how many of the tests that must begin to pass can be made canaries
+	Task    string `json:"task"`
+	Digest  string `json:"digest"`
+	OK      bool   `json:"ok"`      // no problems
+	Verdict string `json:"verdict"` // one of the Verdict constants
+	// one of runfile's Verifier constants: what the task is, or less where this machine cannot
+	Verifier string `json:"verifier,omitempty"`
+	// of a graded task: how many of the tests that must begin to pass can be made canaries
+	Canaries int       `json:"canaries,omitempty"`
 	Field    string    `json:"field,omitempty"`    // what cannot be honoured
 	Problems []string  `json:"problems,omitempty"` // the task must not be trained on
 	Warnings []string  `json:"warnings,omitempty"` // the task's author should look at these
@@ -46,15 +50,18 @@ type Report struct {
 
 // Attempt is one scoring.
 type Attempt struct {
-	Reward   *float64      `json:"reward"`             // null when there is no score
-	Class    string        `json:"class,omitempty"`    // why not: a class of verifier.Error, "solution" or "healthcheck"
-	Error    string        `json:"error,omitempty"`    // the same as a sentence
-	Log      string        `json:"log,omitempty"`      // the end of the verifier's output, where the reward is not the wanted one
+	Reward *float64 `json:"reward"` // null when there is no score
+	// why not: a class of verifier.Error, "solution" or "healthcheck"
+	Class string `json:"class,omitempty"`
+	Error string `json:"error,omitempty"` // the same as a sentence
+	// the end of the verifier's output, where the reward is not the wanted one
+	Log      string        `json:"log,omitempty"`
 	Duration time.Duration `json:"duration_ns"`        // of the scoring, with its sandbox
 	Changed  int           `json:"changed,omitempty"`  // bytes of the archive of the solution's changes
 	ExitCode int           `json:"exitcode,omitempty"` // of the verifier; it is not the reward
-	Restored []string      `json:"restored,omitempty"` // protected paths that the changes touched: the tests met them as the snapshot has them
-	Verifier string        `json:"verifier,omitempty"` // the separation that there was, as in verifier.Outcome
+	// protected paths that the changes touched: the tests met them as the snapshot has them
+	Restored []string `json:"restored,omitempty"`
+	Verifier string   `json:"verifier,omitempty"` // the separation that there was, as in verifier.Outcome
 
 	cause error // of a stage that cannot begin
 }
@@ -137,7 +144,11 @@ func (r *Report) prove(ctx context.Context, task *Task, opts LintOptions) error 
 
 // judge compares the attempts with the reward that each must have.
 func (r *Report) judge(who string, attempts []Attempt, want float64) {
-	if r.Verifier == verifier.Separate && slices.ContainsFunc(attempts, func(a Attempt) bool { return a.Reward != nil && a.Verifier != verifier.Separate }) {
+	if r.Verifier == verifier.Separate &&
+		slices.ContainsFunc(attempts, func(a Attempt) bool {
+			return a.Reward != nil &&
+				a.Verifier != verifier.Separate
+		}) {
 		r.Verifier = verifier.Unguarded
 		r.warn("the tests are separate, but ran in process: this machine has no sandboxes with namespaces")
 	}
@@ -152,7 +163,8 @@ func (r *Report) judge(who string, attempts []Attempt, want float64) {
 	}
 }
 
-// protects names the protected files that the solution changes: the same work of an agent is put back before the tests see it.
+// protects names the protected files that the solution changes: the same work of an agent is put
+// back before the tests see it.
 func (r *Report) protects() {
 	var names, free []string
 	for _, attempt := range r.Solution {
@@ -166,7 +178,9 @@ func (r *Report) protects() {
 		free = append(free, strconv.Quote("!"+name))
 	}
 	text := fmt.Sprintf("the solution changes %s, which is protected: the tests see it as the snapshot has it, whatever an agent does (flag %s). If it is the agent's to change, "+
-		"say so in task.toml: [metadata.rondo] protected = [%s]", strings.Join(names[:min(len(names), namedPaths)], ", "), runfile.FlagProtected, strings.Join(free[:min(len(free), namedPaths)], ", "))
+		"say so in task.toml: [metadata.rondo] protected = [%s]",
+		strings.Join(names[:min(len(names), namedPaths)], ", "), runfile.FlagProtected,
+		strings.Join(free[:min(len(free), namedPaths)], ", "))
 	if slices.ContainsFunc(r.Solution, func(a Attempt) bool { return a.Reward == nil || *a.Reward != 1 }) {
 		r.problem("%s", text)
 		return
@@ -214,7 +228,8 @@ func (p *prover) spec(ctx context.Context, stage provedStage, changes []byte) (v
 }
 
 // score runs the verifier of a stage over the snapshot with changes.
-func (p *prover) score(ctx context.Context, stage provedStage, changes []byte, want float64) (Attempt, map[string]float64) {
+func (p *prover) score(ctx context.Context, stage provedStage, changes []byte,
+	want float64) (Attempt, map[string]float64) {
 	begin := time.Now()
 	spec, err := p.spec(ctx, stage, changes)
 	var outcome verifier.Outcome
@@ -242,7 +257,8 @@ const runSolution = "if command -v bash >/dev/null 2>&1; then exec bash /solutio
 // ErrSolution says that it is a task's solution that does not work, and not the machine.
 var ErrSolution = errors.New("the solution does not work")
 
-// applySolution runs the reference fix of a stage, in a sandbox of its own with the changes of those before, and gives what is changed then.
+// applySolution runs the reference fix of a stage, in a sandbox of its own with the changes of
+// those before, and gives what is changed then.
 func (p *prover) applySolution(ctx context.Context, stage provedStage, changes []byte) ([]byte, error) {
 	box := p.boxes.Agent(lintName)
 	box.ReadOnly = map[string][]byte{"/solution": stage.solution}
@@ -258,7 +274,8 @@ func (p *prover) applySolution(ctx context.Context, stage provedStage, changes [
 		return nil, err
 	}
 	script := stage.folder() + "solution/solve.sh"
-	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", runSolution}, Env: p.boxes.Env(p.task.SolutionEnv), Wall: stage.VerifierTimeout})
+	result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", runSolution},
+		Env: p.boxes.Env(p.task.SolutionEnv), Wall: stage.VerifierTimeout})
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("run %s: %w", script, err)
@@ -274,8 +291,8 @@ func (p *prover) applySolution(ctx context.Context, stage provedStage, changes [
 	return changes, err
 }
 
-// healthy runs a health check, which is at a key, over the snapshot with changes. Nothing starts by itself in a sandbox, so that it fails now
-// says that it always will.
+// healthy runs a health check, which is at a key, over the snapshot with changes. Nothing starts by
+// itself in a sandbox, so that it fails now says that it always will.
 func (p *prover) healthy(ctx context.Context, key string, check *verifier.Hook, changes []byte) error {
 	sb, err := sandbox.New(ctx, p.boxes.Agent(lintName))
 	if err != nil {
@@ -289,7 +306,8 @@ func (p *prover) healthy(ctx context.Context, key string, check *verifier.Hook, 
 	if err != nil || result.ExitCode == 0 && !result.TimedOut {
 		return err
 	}
-	return unsupported(key, "exit %d: a sandbox starts no service that it could wait for: %s", result.ExitCode, tail(append(result.Stdout, result.Stderr...)))
+	return unsupported(key, "exit %d: a sandbox starts no service that it could wait for: %s", result.ExitCode,
+		tail(append(result.Stdout, result.Stderr...)))
 }
 
 func tail(log []byte) string {

@@ -40,7 +40,8 @@ func cacheDir(t *testing.T) string {
 	return dir
 }
 
-// TestOurTasksAreSound: by day each proof is made once. By night it is repeated, which shows what is not deterministic.
+// TestOurTasksAreSound: by day each proof is made once. By night it is repeated, which shows
+// what is not deterministic.
 func TestOurTasksAreSound(t *testing.T) {
 	needSandbox(t)
 	repeats := nightly.Count(1, defaultRepeats)
@@ -51,8 +52,10 @@ func TestOurTasksAreSound(t *testing.T) {
 		}
 		for _, task := range loaded {
 			t.Run(task.Name, func(t *testing.T) {
-				report := Lint(t.Context(), task, LintOptions{Machine: Machine{ToolchainCache: cacheDir(t)}, Repeats: repeats})
-				if !report.OK || len(report.Warnings) > 0 || len(report.Nothing) != repeats || len(report.Solution) != repeats {
+				report := Lint(t.Context(), task, LintOptions{Machine: Machine{ToolchainCache: cacheDir(t)},
+					Repeats: repeats})
+				if !report.OK || len(report.Warnings) > 0 || len(report.Nothing) != repeats ||
+					len(report.Solution) != repeats {
 					text, _ := json.MarshalIndent(report, "", " ")
 					t.Errorf("%s", text)
 				}
@@ -71,7 +74,8 @@ func TestLintFindsUnsoundTasks(t *testing.T) {
 		name, tests, solve, want string
 	}{
 		{"sound", honest, "touch fixed", ""},
-		{"always right", "echo 1 >/logs/verifier/reward.txt", "touch fixed", "doing nothing, attempt 1: scores 1 instead of 0"},
+		{"always right", "echo 1 >/logs/verifier/reward.txt", "touch fixed",
+			"doing nothing, attempt 1: scores 1 instead of 0"},
 		{"half right", half, "touch fixed", "the solution, attempt 1: scores 0.5 instead of 1"},
 		{"wrong solution", honest, "touch other", "the solution, attempt 3: scores 0 instead of 1"},
 		{"idle solution", honest, "true", "it changed nothing"},
@@ -85,13 +89,15 @@ func TestLintFindsUnsoundTasks(t *testing.T) {
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
 			changes := fstest.MapFS{
-				"t/task.toml":         file("[metadata.rondo]\nsnapshot = \"environment/repo\"\n[verifier]\ntimeout_sec = 2"),
+				"t/task.toml": file(
+					"[metadata.rondo]\nsnapshot = \"environment/repo\"\n[verifier]\ntimeout_sec = 2"),
 				"t/tests/test.sh":     file(test.tests),
 				"t/solution/solve.sh": file(test.solve),
 			}
 			repeats := 3
 			if test.name == "endless" {
-				changes["t/task.toml"], repeats = file("[metadata.rondo]\nsnapshot = \"environment/repo\"\n[verifier]\ntimeout_sec = 0.2"), 1
+				changes["t/task.toml"], repeats = file(
+					"[metadata.rondo]\nsnapshot = \"environment/repo\"\n[verifier]\ntimeout_sec = 0.2"), 1
 			}
 			if test.solve == "" {
 				changes["t/solution/solve.sh"] = nil
@@ -100,7 +106,8 @@ func TestLintFindsUnsoundTasks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			report := Lint(t.Context(), loaded[0], LintOptions{Repeats: repeats, Machine: Machine{ToolchainCache: cache}})
+			report := Lint(t.Context(), loaded[0], LintOptions{Repeats: repeats,
+				Machine: Machine{ToolchainCache: cache}})
 			if proven := Unproven(loaded, cache) == 0; proven != report.OK {
 				t.Errorf("proven: %v", proven)
 			}
@@ -128,7 +135,8 @@ func TestInspect(t *testing.T) {
 	}
 	var report Report
 	report.inspect(loaded[0])
-	if got := strings.Join(report.Problems, "\n"); got != "the snapshot shows the agent solution/solve.sh as old/fix.sh" {
+	if got := strings.Join(report.Problems,
+		"\n"); got != "the snapshot shows the agent solution/solve.sh as old/fix.sh" {
 		t.Errorf("problems %q", got)
 	}
 	warnings := strings.Join(report.Warnings, "\n")
@@ -142,7 +150,8 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestLintOfTestsInProcess: a task whose tests share a sandbox with what they test is never ok. What it says depends on whether canaries guard the tests.
+// TestLintOfTestsInProcess: a task whose tests share a sandbox with what they test is never ok.
+// What it says depends on whether canaries guard the tests.
 func TestLintOfTestsInProcess(t *testing.T) {
 	graded := func(assertion string) fstest.MapFS {
 		return fstest.MapFS{
@@ -155,8 +164,10 @@ func TestLintOfTestsInProcess(t *testing.T) {
 		level, want     string
 		canaries, tests int
 	}{
-		"graded":           {graded("f() == 1"), runfile.VerifierInProcess, "1 of the 2 tests that must begin to pass can be run as canaries", 1, 2},
-		"without a number": {graded("f()"), runfile.VerifierUnguarded, "and compares with a constant on a line that the task hides", 0, 2},
+		"graded": {graded("f() == 1"), runfile.VerifierInProcess,
+			"1 of the 2 tests that must begin to pass can be run as canaries", 1, 2},
+		"without a number": {graded("f()"), runfile.VerifierUnguarded,
+			"and compares with a constant on a line that the task hides", 0, 2},
 		"another language": {fstest.MapFS{
 			"t/tests/grading.json": file(`{"parser": "junit", "fail_to_pass": ["XTest.x"], "pass_to_pass": []}`),
 			"t/tests/XTest.java":   file("class XTest { @Test void x() { assertEquals(1, X.f()); } }\n"),
@@ -170,7 +181,9 @@ func TestLintOfTestsInProcess(t *testing.T) {
 			}
 			var report Report
 			report.inspect(loaded[0])
-			if guarded, all := loaded[0].Canaries(); report.Verifier != c.level || report.Canaries != c.canaries || guarded != c.canaries || all != c.tests || !strings.Contains(strings.Join(report.Warnings, "\n"), c.want) {
+			if guarded, all := loaded[0].Canaries(); report.Verifier != c.level || report.Canaries != c.canaries ||
+				guarded != c.canaries || all != c.tests ||
+				!strings.Contains(strings.Join(report.Warnings, "\n"), c.want) {
 				t.Errorf("%+v", report)
 			}
 			if spec := loaded[0].Spec(); spec.Verifier != c.level {
@@ -180,20 +193,25 @@ func TestLintOfTestsInProcess(t *testing.T) {
 	}
 }
 
-// TestLintNamesProtectedFiles: work that is put back before the tests see it is named, with what takes it back.
+// TestLintNamesProtectedFiles: work that is put back before the tests see it is named,
+// with what takes it back.
 func TestLintNamesProtectedFiles(t *testing.T) {
 	needSandbox(t)
 	const tests = "test -f conftest.py && r=1 || r=0\necho $r >/logs/verifier/reward.txt\n"
-	for settings, sound := range map[string]bool{"": false, "protected = [\"!conftest.py\"]": true, "changes = [\"conftest.py\"]": true, "changes = [\"**/*.py\"]": false} {
+	for settings, sound := range map[string]bool{"": false, "protected = [\"!conftest.py\"]": true,
+		"changes = [\"conftest.py\"]": true, "changes = [\"**/*.py\"]": false} {
 		loaded, err := LoadPack(with(fstest.MapFS{
-			"t/task.toml": file("[metadata.rondo]\nsnapshot = \"environment/repo\"\n" + settings), "t/tests/test.sh": file(tests), "t/solution/solve.sh": file("touch conftest.py"),
+			"t/task.toml":     file("[metadata.rondo]\nsnapshot = \"environment/repo\"\n" + settings),
+			"t/tests/test.sh": file(tests), "t/solution/solve.sh": file("touch conftest.py"),
 		}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		report := Lint(t.Context(), loaded[0], LintOptions{Repeats: 1})
 		problems := strings.Join(report.Problems, "\n")
-		if named := strings.Contains(problems, "the solution changes conftest.py, which is protected") && strings.Contains(problems, `[metadata.rondo] protected = ["!conftest.py"]`) && strings.Contains(problems, "protected_path"); report.OK != sound || named == sound {
+		if named := strings.Contains(problems, "the solution changes conftest.py, which is protected") &&
+			strings.Contains(problems, `[metadata.rondo] protected = ["!conftest.py"]`) &&
+			strings.Contains(problems, "protected_path"); report.OK != sound || named == sound {
 			t.Errorf("%s: ok %v, problems %s", settings, report.OK, problems)
 		}
 		if sound && report.Verdict != VerdictInProcess {
@@ -202,14 +220,18 @@ func TestLintNamesProtectedFiles(t *testing.T) {
 	}
 }
 
-// TestSeparateGradedTests: tests apart from the workspace are graded by a report that code under test cannot write, or not at all.
+// TestSeparateGradedTests: tests apart from the workspace are graded by a report that code under
+// test cannot write, or not at all.
 func TestSeparateGradedTests(t *testing.T) {
-	for parser, ok := range map[string]bool{"pytest": true, "unittest": true, "gotest": true, "jest": false, "cargo": false, "sympy": false, "junit": false} {
-		pack := with(fstest.MapFS{"t/tests/grading.json": file(`{"parser": "` + parser + `", "fail_to_pass": ["a"], "pass_to_pass": []}`)})
+	for parser, ok := range map[string]bool{"pytest": true, "unittest": true, "gotest": true, "jest": false,
+		"cargo": false, "sympy": false, "junit": false} {
+		pack := with(fstest.MapFS{"t/tests/grading.json": file(`{"parser": "` + parser +
+			`", "fail_to_pass": ["a"], "pass_to_pass": []}`)})
 		toml := string(pack["t/task.toml"].Data)
 		pack["t/task.toml"] = file(toml + "\nverifier = \"separate\"\n")
 		loaded, err := LoadPack(pack)
-		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "cannot be graded by the report of "+parser) {
+		if (err == nil) != ok || err != nil &&
+			!strings.Contains(err.Error(), "cannot be graded by the report of "+parser) {
 			t.Errorf("%s: %v", parser, err)
 		}
 		if err == nil && loaded[0].Verifier() != runfile.VerifierSeparate {

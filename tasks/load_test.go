@@ -51,7 +51,8 @@ func settings(text string) fstest.MapFS { return fstest.MapFS{"t/task.toml": fil
 // staged is what makes a task of one stage, with more settings of it.
 func staged(more string, changes fstest.MapFS) fstest.MapFS {
 	all := fstest.MapFS{
-		"t/task.toml":                file("[metadata.rondo]\nsnapshot = \"environment/repo\"\n[[steps]]\nname = \"one\"\n" + more),
+		"t/task.toml": file(
+			"[metadata.rondo]\nsnapshot = \"environment/repo\"\n[[steps]]\nname = \"one\"\n" + more),
 		"t/steps/one/instruction.md": file("First."),
 	}
 	maps.Copy(all, changes)
@@ -66,32 +67,44 @@ func TestLoadRefuses(t *testing.T) {
 		want    []string // all of them in the error
 	}{
 		{"no verifier", fstest.MapFS{"t/tests/test.sh": nil}, []string{`task "t"`, "tests/test.sh", "reward.json"}},
-		{"verifier is a folder", fstest.MapFS{"t/tests/test.sh": nil, "t/tests/test.sh/x": file("")}, []string{"tests/test.sh", "no regular file"}},
-		{"verifier is a link", fstest.MapFS{"t/tests/test.sh": link("real.sh"), "t/tests/real.sh": file("x")}, []string{"tests/test.sh", "no regular file"}},
+		{"verifier is a folder", fstest.MapFS{"t/tests/test.sh": nil, "t/tests/test.sh/x": file("")},
+			[]string{"tests/test.sh", "no regular file"}},
+		{"verifier is a link", fstest.MapFS{"t/tests/test.sh": link("real.sh"), "t/tests/real.sh": file("x")},
+			[]string{"tests/test.sh", "no regular file"}},
 		{"verifier is empty", fstest.MapFS{"t/tests/test.sh": file(" \n")}, []string{"tests/test.sh", "empty"}},
 		{"no instruction", fstest.MapFS{"t/instruction.md": nil}, []string{"instruction.md", "missing"}},
 		{"blank instruction", fstest.MapFS{"t/instruction.md": file("\n \n")}, []string{"instruction.md", "empty"}},
 		{"binary instruction", fstest.MapFS{"t/instruction.md": file("\xff\xfe")}, []string{"instruction.md", "UTF-8"}},
-		{"huge instruction", fstest.MapFS{"t/instruction.md": file(strings.Repeat("x", maxInstruction+1))}, []string{"instruction.md", "limit"}},
+		{"huge instruction", fstest.MapFS{"t/instruction.md": file(strings.Repeat("x", maxInstruction+1))},
+			[]string{"instruction.md", "limit"}},
 		{"no task.toml", fstest.MapFS{"t/task.toml": nil}, []string{`task "t"`, "task.toml", "missing"}},
 		{"steps folder", fstest.MapFS{"t/steps/one/instruction.md": file("x")}, []string{"no [[steps]]"}},
 		{"stage without a folder", settings("[[steps]]\nname = \"one\"" + named), []string{"steps/one", "missing"}},
-		{"stage without an instruction", staged("", fstest.MapFS{"t/steps/one/instruction.md": nil, "t/steps/one/x": file("")}), []string{"steps/one/instruction.md", "missing"}},
-		{"stage without tests", staged("", fstest.MapFS{"t/tests/test.sh": nil}), []string{"steps/one/tests/test.sh", "missing"}},
+		{"stage without an instruction", staged("", fstest.MapFS{"t/steps/one/instruction.md": nil,
+			"t/steps/one/x": file("")}), []string{"steps/one/instruction.md", "missing"}},
+		{"stage without tests", staged("", fstest.MapFS{"t/tests/test.sh": nil}),
+			[]string{"steps/one/tests/test.sh", "missing"}},
 		{"stage above", staged("[[steps]]\nname = \"../x\"", nil), []string{"steps: 2", "name"}},
 		{"stage twice", staged("[[steps]]\nname = \"one\"", nil), []string{"steps: 2", "of its own"}},
-		{"strategy", fstest.MapFS{"t/task.toml": file("multi_step_reward_strategy = \"best\"\n[[steps]]\nname = \"one\"" + named)}, []string{"multi_step_reward_strategy", "mean or final"}},
+		{"strategy", fstest.MapFS{"t/task.toml": file(
+			"multi_step_reward_strategy = \"best\"\n[[steps]]\nname = \"one\"" + named)},
+			[]string{"multi_step_reward_strategy", "mean or final"}},
 		{"least reward", staged("min_reward = \"much\"", nil), []string{"stage one", "min_reward"}},
 		{"least rewards", staged("min_reward = { a = 1, b = nan }", nil), []string{"stage one", "min_reward", "b"}},
-		{"no solution script is fine but a folder is not", fstest.MapFS{"t/solution/solve.sh": nil, "t/solution/solve.sh/x": file("")}, []string{"solution/solve.sh"}},
+		{"no solution script is fine but a folder is not",
+			fstest.MapFS{"t/solution/solve.sh": nil, "t/solution/solve.sh/x": file("")}, []string{"solution/solve.sh"}},
 
 		{"syntax", settings("[agent\n"), []string{"task.toml:1"}},
-		{"string for a number", settings("[agent]\ntimeout_sec = \"5\""), []string{"task.toml:2", "agent.timeout_sec", "a number"}},
+		{"string for a number", settings("[agent]\ntimeout_sec = \"5\""),
+			[]string{"task.toml:2", "agent.timeout_sec", "a number"}},
 		{"number for a table", settings("agent = 3"), []string{"task.toml:1", "agent", "a table"}},
 		{"number for a string", settings("[environment.env]\nA = 3"), []string{"environment.env.A", "a string"}},
-		{"string for an array", settings("[metadata.rondo]\ntoolchains = \"go\""), []string{"metadata.rondo.toolchains", "an array"}},
-		{"fraction for an integer", settings("[environment]\nmemory_mb = 1.5"), []string{"environment.memory_mb", "an integer"}},
-		{"string for a boolean", settings("[environment]\nallow_internet = \"no\""), []string{"environment.allow_internet", "a boolean"}},
+		{"string for an array", settings("[metadata.rondo]\ntoolchains = \"go\""),
+			[]string{"metadata.rondo.toolchains", "an array"}},
+		{"fraction for an integer", settings("[environment]\nmemory_mb = 1.5"),
+			[]string{"environment.memory_mb", "an integer"}},
+		{"string for a boolean", settings("[environment]\nallow_internet = \"no\""),
+			[]string{"environment.allow_internet", "a boolean"}},
 		{"key twice", settings("[agent]\ntimeout_sec = 1\ntimeout_sec = 2"), []string{"task.toml:3"}},
 		{"zero timeout", settings("[agent]\ntimeout_sec = 0"), []string{"agent.timeout_sec", "above 0"}},
 		{"timeout is no number", settings("[verifier]\ntimeout_sec = nan"), []string{"verifier.timeout_sec"}},
@@ -104,38 +117,60 @@ func TestLoadRefuses(t *testing.T) {
 		{"no memory", settings("[environment]\nmemory_mb = 0"), []string{"environment.memory_mb"}},
 		{"memory without unit", settings("[environment]\nmemory = \"12\""), []string{"environment.memory"}},
 		{"variable name", settings("[environment.env]\n\"A=B\" = \"x\""), []string{"environment.env", "A=B"}},
-		{"host's variable", settings("[verifier.env]\nKEY = \"${API_KEY}\""), []string{"verifier.env.KEY", "${API_KEY}", "default"}},
-		{"deterministic blank", settings("[metadata.rondo]\ndeterministic = [\" \"]"), []string{"metadata.rondo.deterministic", "4096 bytes"}},
-		{"toolchain path", settings("[metadata.rondo]\ntoolchains = [\"../go\"]"), []string{"metadata.rondo.toolchains"}},
+		{"host's variable", settings("[verifier.env]\nKEY = \"${API_KEY}\""),
+			[]string{"verifier.env.KEY", "${API_KEY}", "default"}},
+		{"deterministic blank", settings("[metadata.rondo]\ndeterministic = [\" \"]"),
+			[]string{"metadata.rondo.deterministic", "4096 bytes"}},
+		{"toolchain path", settings("[metadata.rondo]\ntoolchains = [\"../go\"]"),
+			[]string{"metadata.rondo.toolchains"}},
 
-		{"relative workdir", settings("[environment]\nworkdir = \"app\"" + named), []string{"environment.workdir", "absolute"}},
-		{"workdir of the system", settings("[environment]\nworkdir = \"/usr/src/app\"" + named), []string{"environment.workdir", "/app"}},
+		{"relative workdir", settings("[environment]\nworkdir = \"app\"" + named),
+			[]string{"environment.workdir", "absolute"}},
+		{"workdir of the system", settings("[environment]\nworkdir = \"/usr/src/app\"" + named),
+			[]string{"environment.workdir", "/app"}},
 		{"workdir is the root", settings("[environment]\nworkdir = \"/\"" + named), []string{"environment.workdir"}},
-		{"workdir with dots", settings("[environment]\nworkdir = \"/app/../tests\"" + named), []string{"environment.workdir"}},
-		{"workdir of the verifier", settings("[environment]\nworkdir = \"/tests\"" + named), []string{"environment.workdir"}},
+		{"workdir with dots", settings("[environment]\nworkdir = \"/app/../tests\"" + named),
+			[]string{"environment.workdir"}},
+		{"workdir of the verifier", settings("[environment]\nworkdir = \"/tests\"" + named),
+			[]string{"environment.workdir"}},
 
 		{"snapshot above", settings("[metadata.rondo]\nsnapshot = \"../other\""), []string{"metadata.rondo.snapshot"}},
 		{"snapshot absolute", settings("[metadata.rondo]\nsnapshot = \"/etc\""), []string{"metadata.rondo.snapshot"}},
 		{"snapshot is the task", settings("[metadata.rondo]\nsnapshot = \".\""), []string{"metadata.rondo.snapshot"}},
-		{"snapshot is the solution", settings("[metadata.rondo]\nsnapshot = \"solution\""), []string{"metadata.rondo.snapshot", "solution"}},
-		{"snapshot is the verifier", settings("[metadata.rondo]\nsnapshot = \"tests/x\""), []string{"metadata.rondo.snapshot", "verifier"}},
-		{"snapshot is not there", settings("[metadata.rondo]\nsnapshot = \"environment/other\""), []string{"metadata.rondo.snapshot", "environment/other"}},
-		{"snapshot is a file", settings("[metadata.rondo]\nsnapshot = \"environment/repo/run.sh\""), []string{"metadata.rondo.snapshot"}},
-		{"image without a name", settings("[metadata.rondo]\nimage = true"), []string{"metadata.rondo.image", "environment.docker_image"}},
-		{"nothing to work on", fstest.MapFS{"t/task.toml": file(""), "t/environment/repo/README.md": nil, "t/environment/repo/run.sh": nil}, []string{"environment/", "missing or empty"}},
-		{"compose", fstest.MapFS{"t/task.toml": file(""), "t/environment/docker-compose.yaml": file("")}, []string{"docker-compose.yaml"}},
+		{"snapshot is the solution", settings("[metadata.rondo]\nsnapshot = \"solution\""),
+			[]string{"metadata.rondo.snapshot", "solution"}},
+		{"snapshot is the verifier", settings("[metadata.rondo]\nsnapshot = \"tests/x\""),
+			[]string{"metadata.rondo.snapshot", "verifier"}},
+		{"snapshot is not there", settings("[metadata.rondo]\nsnapshot = \"environment/other\""),
+			[]string{"metadata.rondo.snapshot", "environment/other"}},
+		{"snapshot is a file", settings("[metadata.rondo]\nsnapshot = \"environment/repo/run.sh\""),
+			[]string{"metadata.rondo.snapshot"}},
+		{"image without a name", settings("[metadata.rondo]\nimage = true"),
+			[]string{"metadata.rondo.image", "environment.docker_image"}},
+		{"nothing to work on", fstest.MapFS{"t/task.toml": file(""), "t/environment/repo/README.md": nil,
+			"t/environment/repo/run.sh": nil}, []string{"environment/", "missing or empty"}},
+		{"compose", fstest.MapFS{"t/task.toml": file(""), "t/environment/docker-compose.yaml": file("")},
+			[]string{"docker-compose.yaml"}},
 
-		{"absolute link", fstest.MapFS{"t/environment/repo/etc": link("/etc/passwd")}, []string{"environment/repo/etc", "/etc/passwd", "leads out"}},
-		{"link above the task", fstest.MapFS{"t/environment/repo/up": link("../../../x")}, []string{"environment/repo/up", "leads out"}},
-		{"link to the solution", fstest.MapFS{"t/environment/repo/up": link("../../solution")}, []string{"up", "leads out"}},
-		{"named pipe", fstest.MapFS{"t/environment/repo/p": &fstest.MapFile{Mode: fs.ModeNamedPipe | 0o644}}, []string{"environment/repo/p", "named pipe"}},
-		{"device", fstest.MapFS{"t/tests/null": &fstest.MapFile{Mode: fs.ModeDevice | fs.ModeCharDevice}}, []string{"tests/null", "device"}},
-		{"setuid", fstest.MapFS{"t/environment/repo/su": &fstest.MapFile{Mode: fs.ModeSetuid | 0o755}}, []string{"su", "setuid"}},
+		{"absolute link", fstest.MapFS{"t/environment/repo/etc": link("/etc/passwd")},
+			[]string{"environment/repo/etc", "/etc/passwd", "leads out"}},
+		{"link above the task", fstest.MapFS{"t/environment/repo/up": link("../../../x")},
+			[]string{"environment/repo/up", "leads out"}},
+		{"link to the solution", fstest.MapFS{"t/environment/repo/up": link("../../solution")},
+			[]string{"up", "leads out"}},
+		{"named pipe", fstest.MapFS{"t/environment/repo/p": &fstest.MapFile{Mode: fs.ModeNamedPipe | 0o644}},
+			[]string{"environment/repo/p", "named pipe"}},
+		{"device", fstest.MapFS{"t/tests/null": &fstest.MapFile{Mode: fs.ModeDevice | fs.ModeCharDevice}},
+			[]string{"tests/null", "device"}},
+		{"setuid", fstest.MapFS{"t/environment/repo/su": &fstest.MapFile{Mode: fs.ModeSetuid | 0o755}},
+			[]string{"su", "setuid"}},
 		{"control character", fstest.MapFS{"t/environment/repo/a\x1b[2Jb": file("")}, []string{"control character"}},
 		{"backslash", fstest.MapFS{`t/environment/repo/a\b`: file("")}, []string{"bad file name"}},
 		{"long name", fstest.MapFS{"t/environment/repo/" + strings.Repeat("n", 256): file("")}, []string{"256 bytes"}},
-		{"deep", fstest.MapFS{"t/environment/repo/" + strings.Repeat("d/", 70) + "f": file("")}, []string{"nested deeper"}},
-		{"huge file", fstest.MapFS{"t/tests/big": &fstest.MapFile{Data: make([]byte, maxHiddenFile+1)}}, []string{"tests/big", "limit"}},
+		{"deep", fstest.MapFS{"t/environment/repo/" + strings.Repeat("d/", 70) + "f": file("")},
+			[]string{"nested deeper"}},
+		{"huge file", fstest.MapFS{"t/tests/big": &fstest.MapFile{Data: make([]byte, maxHiddenFile+1)}},
+			[]string{"tests/big", "limit"}},
 	}
 	for _, test := range cases {
 		t.Run(test.name, func(t *testing.T) {
@@ -247,7 +282,8 @@ env = { MODE = "${MODE:-fast}", PLAIN = "$HOME" }
 		t.Fatalf("%d tasks, want 1", len(loaded))
 	}
 	task := loaded[0]
-	if task.Name != "t" || task.Instruction != "Mend it." || task.Difficulty != "hard" || strings.Join(task.Keywords, " ") != "one two" {
+	if task.Name != "t" || task.Instruction != "Mend it." || task.Difficulty != "hard" ||
+		strings.Join(task.Keywords, " ") != "one two" {
 		t.Errorf("got %q %q %q %q", task.Name, task.Instruction, task.Difficulty, task.Keywords)
 	}
 	if task.AgentTimeout != 90*time.Second || task.VerifierTimeout != 1500*time.Millisecond || task.MemoryMB != 2048 {
@@ -256,7 +292,8 @@ env = { MODE = "${MODE:-fast}", PLAIN = "$HOME" }
 	if task.Workdir != "/workspace" || strings.Join(task.Toolchains, " ") != "go" || len(task.Warnings) != 2 {
 		t.Errorf("got %q %q %q", task.Workdir, task.Toolchains, task.Warnings)
 	}
-	if !maps.Equal(task.Env, map[string]string{"MODE": "fast", "PLAIN": "$HOME"}) || task.VerifierEnv["TEST_DIR"] != "/tests" {
+	if !maps.Equal(task.Env, map[string]string{"MODE": "fast", "PLAIN": "$HOME"}) ||
+		task.VerifierEnv["TEST_DIR"] != "/tests" {
 		t.Errorf("got env %v, verifier env %v", task.Env, task.VerifierEnv)
 	}
 	if got := contents(t, task.Snapshot); got != "README.md=hello\n|run.sh=#!/bin/sh\n" {
@@ -308,10 +345,12 @@ func TestSingleTaskFolder(t *testing.T) {
 }
 
 func TestEmptyPack(t *testing.T) {
-	if _, err := LoadPack(fstest.MapFS{"docs/x": file("")}); err == nil || !strings.Contains(err.Error(), "no task found") {
+	if _, err := LoadPack(fstest.MapFS{"docs/x": file("")}); err == nil ||
+		!strings.Contains(err.Error(), "no task found") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := LoadDir(filepath.Join(t.TempDir(), "missing")); err == nil || !strings.Contains(err.Error(), "missing") {
+	if _, err := LoadDir(filepath.Join(t.TempDir(), "missing")); err == nil ||
+		!strings.Contains(err.Error(), "missing") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -328,7 +367,8 @@ func TestErrorsOfAllTasksAreJoined(t *testing.T) {
 	if len(loaded) != 1 || err == nil {
 		t.Fatalf("got %d tasks, error %v", len(loaded), err)
 	}
-	for _, want := range []string{`task "bad1": tests/test.sh`, `task "bad2": instruction.md`, `task "bad name": bad name`} {
+	for _, want := range []string{`task "bad1": tests/test.sh`, `task "bad2": instruction.md`,
+		`task "bad name": bad name`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q lacks %q", err, want)
 		}
@@ -364,7 +404,8 @@ func TestDigestCoversTheTask(t *testing.T) {
 		"a second":    bringing("", nil),
 		"with files":  bringing("", fstest.MapFS{"t/steps/two/workdir/more": file("x")}),
 		"other files": bringing("", fstest.MapFS{"t/steps/two/workdir/more": file("y")}),
-		"setting":     {"t/task.toml": file("[metadata.rondo]\nsnapshot = \"environment/repo\"\n[environment]\nmemory_mb = 64")},
+		"setting": {"t/task.toml": file(
+			"[metadata.rondo]\nsnapshot = \"environment/repo\"\n[environment]\nmemory_mb = 64")},
 	} {
 		got := digestOf(changes)
 		if other, found := seen[got]; found {
@@ -412,7 +453,8 @@ func TestTreeIsAFileSystem(t *testing.T) {
 	}
 }
 
-// TestSnapshotLargerThanMemory: what a machine without a disk for workspaces cannot hold is said before anything is packed.
+// TestSnapshotLargerThanMemory: what a machine without a disk for workspaces cannot hold is said
+// before anything is packed.
 func TestSnapshotLargerThanMemory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, sound()); err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
 
-// Observer runs the graded tests of a task without stages to see how each of them ends, with the task's solution and without it.
+// Observer runs the graded tests of a task without stages to see how each of them ends, with the
+// task's solution and without it.
 type Observer struct {
 	p       *prover
 	changes []byte // of the solution
@@ -31,7 +32,8 @@ func Observe(ctx context.Context, task *Task, m Machine) (*Observer, error) {
 	return &Observer{p, changes}, nil
 }
 
-// Run runs the tests once, in a sandbox of their own. The log is also there where nothing shows how they ended.
+// Run runs the tests once, in a sandbox of their own. The log is also there where
+// nothing shows how they ended.
 func (o *Observer) Run(ctx context.Context, solved bool) (report grade.Report, log string, err error) {
 	var changes []byte
 	if solved {

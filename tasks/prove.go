@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
-// provedStage is a stage with its trees packed. A task without stages is one of them, without a name.
+// provedStage is a stage with its trees packed. A task without stages is one
+// of them, without a name.
 type provedStage struct {
 	Stage
 	tests, solution, files []byte
@@ -30,7 +31,8 @@ func (s provedStage) folder() string {
 func provedStages(task *Task) ([]provedStage, error) {
 	stages := task.Stages
 	if len(stages) == 0 {
-		stages = []Stage{{VerifierTimeout: task.VerifierTimeout, VerifierEnv: task.VerifierEnv, Collect: task.Collect, Tests: task.Tests, Solution: task.Solution}}
+		stages = []Stage{{VerifierTimeout: task.VerifierTimeout, VerifierEnv: task.VerifierEnv, Collect: task.Collect,
+			Tests: task.Tests, Solution: task.Solution}}
 	}
 	var proved []provedStage
 	for _, stage := range stages {
@@ -39,7 +41,8 @@ func provedStages(task *Task) ([]provedStage, error) {
 			name string
 			fsys fs.FS
 			into *[]byte
-		}{{"tests", stage.Tests, &p.tests}, {"solution", stage.Solution, &p.solution}, {"workdir", stage.Files, &p.files}} {
+		}{{"tests", stage.Tests, &p.tests}, {"solution", stage.Solution, &p.solution},
+			{"workdir", stage.Files, &p.files}} {
 			if tree.fsys == nil {
 				continue
 			}
@@ -59,9 +62,10 @@ func (p *prover) nothing(_ context.Context, _ provedStage, changes []byte) ([]by
 	return changes, nil
 }
 
-// attempt goes through the stages as an agent that works on each as act does, up to one whose verdict is too low for the next, and composes their
-// verdicts.
-func (p *prover) attempt(ctx context.Context, act func(context.Context, provedStage, []byte) ([]byte, error), want float64) Attempt {
+// attempt goes through the stages as an agent that works on each as act does, up to one whose
+// verdict is too low for the next, and composes their verdicts.
+func (p *prover) attempt(ctx context.Context, act func(context.Context, provedStage, []byte) ([]byte, error),
+	want float64) Attempt {
 	var whole Attempt
 	var changes []byte
 	var ended []events.EndedStep
@@ -84,7 +88,8 @@ func (p *prover) attempt(ctx context.Context, act func(context.Context, provedSt
 		if whole.Verifier == "" || whole.Verifier == verifier.Separate {
 			whole.Verifier = one.Verifier
 		}
-		ended = append(ended, events.EndedStep{StepFinished: events.StepFinished{Step: i}, Verdict: &events.StepScored{Step: i, Components: components}})
+		ended = append(ended, events.EndedStep{StepFinished: events.StepFinished{Step: i},
+			Verdict: &events.StepScored{Step: i, Components: components}})
 		if !(runfile.StepSpec{MinReward: stage.MinReward}).Passes(components) {
 			break
 		}
@@ -98,7 +103,8 @@ func (p *prover) attempt(ctx context.Context, act func(context.Context, provedSt
 	return whole
 }
 
-// begin makes the workspace that a stage begins with, as the scorer does, and runs the stage's health check there.
+// begin makes the workspace that a stage begins with, as the scorer does, and runs the
+// stage's health check there.
 func (p *prover) begin(ctx context.Context, stage provedStage, changes []byte) ([]byte, error) {
 	if stage.files != nil {
 		spec, err := p.spec(ctx, stage, changes)

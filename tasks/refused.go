@@ -5,11 +5,13 @@ import (
 	"fmt"
 )
 
-// Refused are the reports on tasks that could not be loaded, from the error of LoadDir or LoadPack. Errors that are of no task are left out.
+// Refused are the reports on tasks that could not be loaded, from the error of LoadDir or LoadPack.
+// Errors that are of no task are left out.
 func Refused(err error) (reports []Report) {
 	switch e := any(err).(type) { // not errors.As: each part of a joined error is asked for
 	case *taskError:
-		report := Report{Task: e.task, Verdict: VerdictUnsound, Problems: []string{e.err.Error()}, Nothing: []Attempt{}, Solution: []Attempt{}}
+		report := Report{Task: e.task, Verdict: VerdictUnsound, Problems: []string{e.err.Error()},
+			Nothing: []Attempt{}, Solution: []Attempt{}}
 		report.unsupported(e.err)
 		return []Report{report}
 	case interface{ Unwrap() []error }:

@@ -28,7 +28,8 @@ func TestPacksLoad(t *testing.T) {
 		}
 		for i, task := range loaded {
 			if task.Digest != onDisk[i].Digest || task.Name != onDisk[i].Name {
-				t.Errorf("%s: digest %s embedded, %s %s in the directory", task.Name, task.Digest, onDisk[i].Name, onDisk[i].Digest)
+				t.Errorf("%s: digest %s embedded, %s %s in the directory", task.Name, task.Digest,
+					onDisk[i].Name, onDisk[i].Digest)
 			}
 			if task.Solution == nil {
 				t.Errorf("%s: no solution", task.Name)

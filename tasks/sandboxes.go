@@ -18,13 +18,17 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Spec describes a task as a run needs it, but for what is stored: its trees, and its stages with theirs. It has the disk that all runs have.
+// Spec describes a task as a run needs it, but for what is stored: its trees, and its stages with
+// theirs. It has the disk that all runs have.
 func (t *Task) Spec() runfile.TaskSpec {
 	spec := runfile.TaskSpec{
 		Name: t.Name, Digest: t.Digest, Instruction: t.Instruction, Workdir: t.Workdir, Toolchains: t.Toolchains,
-		Env: t.Env, VerifierEnv: t.VerifierEnv, VerifierTimeout: runfile.Duration(cmp.Or(t.VerifierTimeout, verifier.DefaultTimeout)),
-		MemoryMB: t.MemoryMB, Protected: t.Protected, Deterministic: t.Deterministic, AgentTimeout: runfile.Duration(t.AgentTimeout),
-		CPUs: t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID, VerifierImage: t.VerifierImage, VerifierImageID: t.VerifierImageID, Collect: SpecHooks(t.Collect), Network: t.Network,
+		Env: t.Env, VerifierEnv: t.VerifierEnv, VerifierTimeout: runfile.Duration(cmp.Or(t.VerifierTimeout,
+			verifier.DefaultTimeout)),
+		MemoryMB: t.MemoryMB, Protected: t.Protected, Deterministic: t.Deterministic,
+		AgentTimeout: runfile.Duration(t.AgentTimeout),
+		CPUs:         t.CPUs, Labels: t.Labels, Image: t.Image, ImageID: t.ImageID, VerifierImage: t.VerifierImage,
+		VerifierImageID: t.VerifierImageID, Collect: SpecHooks(t.Collect), Network: t.Network,
 	}
 	spec.Transcript, spec.Verifier = t.Transcript, t.Verifier()
 	return spec
@@ -46,11 +50,13 @@ type Machine struct {
 	ToolchainCache string
 	// ModuleCache is where modules are unpacked; "" is ToolchainCache.
 	ModuleCache string
-	// Disk is the folder on whose disk workspaces lie that may be too large for the memory, as in sandbox.Spec; "" has no room for them.
+	// Disk is the folder on whose disk workspaces lie that may be too large for the memory, as in
+	// sandbox.Spec; "" has no room for them.
 	Disk string
 }
 
-// Spec describes a task as Task.Spec does, with the disk that it asks for, or that a copy of its snapshot takes, where this machine has disks.
+// Spec describes a task as Task.Spec does, with the disk that it asks for, or that a copy of its
+// snapshot takes, where this machine has disks.
 func (m Machine) Spec(t *Task) (runfile.TaskSpec, error) {
 	spec := t.Spec()
 	size, err := treeBytes(t.Snapshot)
@@ -63,7 +69,8 @@ func (m Machine) Spec(t *Task) (runfile.TaskSpec, error) {
 		needs = max(needs, t.DiskMB)
 		spec.DiskMB = runfile.Limits{Disk: runfile.Size(needs) << 20}.DiskMB(0)
 	case needs > runfile.DefaultDiskMB:
-		return spec, fmt.Errorf("the snapshot has %d MiB, and sandboxes have %d MiB in memory: name a directory on a disk (--workspace-disk)", size>>20, runfile.DefaultDiskMB)
+		return spec, fmt.Errorf("the snapshot has %d MiB, and sandboxes have %d MiB in memory: name a directory on a disk (--workspace-disk)",
+			size>>20, runfile.DefaultDiskMB)
 	}
 	return spec, nil
 }
@@ -99,8 +106,9 @@ func (m Machine) Room(diskMB int) error {
 	return nil
 }
 
-// Sandboxes makes the specifications of a task's sandboxes: those of its agents, of its tests, and of lint. There is no other maker, so that
-// all of them have the same root, toolchains, limits and variables.
+// Sandboxes makes the specifications of a task's sandboxes: those of its agents, of its
+// tests, and of lint. There is no other maker, so that all of them have the same root,
+// toolchains, limits and variables.
 type Sandboxes struct {
 	task       runfile.TaskSpec
 	base       sandbox.Spec      // but for the name and the variables
@@ -131,9 +139,13 @@ func (m Machine) Sandboxes(ctx context.Context, t *Task) (*Sandboxes, error) {
 	return sandboxesOf(ctx, spec, m, func(context.Context) (io.ReadCloser, error) { return modules.Open() })
 }
 
-// SandboxesOf looks for a task's toolchains and image on this machine, and whether it has room for its workspace. Its modules come from the store.
+// SandboxesOf looks for a task's toolchains and image on this machine, and whether it has room for
+// its workspace. Its modules come from the store.
 func SandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, store storage.Store) (*Sandboxes, error) {
-	return sandboxesOf(ctx, task, m, func(ctx context.Context) (io.ReadCloser, error) { return storage.ReadBlob(ctx, store, task.Modules) })
+	return sandboxesOf(ctx, task, m, func(ctx context.Context) (io.ReadCloser,
+		error) {
+		return storage.ReadBlob(ctx, store, task.Modules)
+	})
 }
 
 func sandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, modules sandbox.Fetch) (*Sandboxes, error) {
@@ -160,7 +172,8 @@ func sandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, modules 
 		}
 		s.base.Mounts = append(s.base.Mounts, mounts...)
 		maps.Copy(s.toolchains, env)
-		// Without isolation a mount in the workspace is a copy of it, and so a part of the workspace.
+		// Without isolation a mount in the workspace is a copy of it, and so
+		// a part of the workspace.
 		s.base.AllowInsecure = s.base.AllowInsecure && !hasNodePackages(task)
 	}
 	if task.Image != "" {
@@ -173,13 +186,15 @@ func sandboxesOf(ctx context.Context, task runfile.TaskSpec, m Machine, modules 
 	return s, nil
 }
 
-// hasNodePackages reports whether a task's modules are packages of npm: where it has node and no Go.
+// hasNodePackages reports whether a task's modules are packages of npm:
+// where it has node and no Go.
 func hasNodePackages(task runfile.TaskSpec) bool {
 	return slices.Contains(task.Toolchains, "node") && !slices.Contains(task.Toolchains, "go")
 }
 
 // modulesOf shows a task's modules.
-func modulesOf(ctx context.Context, task runfile.TaskSpec, cacheDir string, modules sandbox.Fetch) ([]sandbox.Mount, map[string]string, error) {
+func modulesOf(ctx context.Context, task runfile.TaskSpec, cacheDir string,
+	modules sandbox.Fetch) ([]sandbox.Mount, map[string]string, error) {
 	if hasNodePackages(task) {
 		mounts, err := sandbox.NodePackages(ctx, cacheDir, task.Modules.SHA256, task.Workdir, modules)
 		return mounts, nil, err
@@ -188,8 +203,8 @@ func modulesOf(ctx context.Context, task runfile.TaskSpec, cacheDir string, modu
 	return []sandbox.Mount{mount}, env, err
 }
 
-// Env gives the variables of the task's agents, with more over them. Those of the toolchains come last: a task may not change where its
-// toolchain is.
+// Env gives the variables of the task's agents, with more over them. Those of the toolchains come
+// last: a task may not change where its toolchain is.
 func (s *Sandboxes) Env(more map[string]string) map[string]string {
 	env := map[string]string{}
 	for _, part := range []map[string]string{s.task.Env, more, s.toolchains} {
@@ -205,10 +220,12 @@ func (s *Sandboxes) Agent(name string) sandbox.Spec {
 	return spec
 }
 
-// Verifier describes how the task's tests run. Snapshot, tests and changes are the caller's to fill in.
+// Verifier describes how the task's tests run. Snapshot, tests and changes are
+// the caller's to fill in.
 func (s *Sandboxes) Verifier(ctx context.Context, name string) (verifier.Spec, error) {
 	spec := verifier.Spec{
-		Name: name, Workdir: s.base.Workdir, Root: s.base.Root, Mounts: s.base.Mounts, Limits: s.base.Limits, Disk: s.base.Disk, AllowInsecure: s.base.AllowInsecure,
+		Name: name, Workdir: s.base.Workdir, Root: s.base.Root, Mounts: s.base.Mounts, Limits: s.base.Limits,
+		Disk: s.base.Disk, AllowInsecure: s.base.AllowInsecure,
 		Protected: s.task.Protected, Timeout: time.Duration(s.task.VerifierTimeout), Env: s.Env(s.task.VerifierEnv),
 		Separate: s.task.Verifier == runfile.VerifierSeparate, UnderTestEnv: s.Env(nil),
 	}

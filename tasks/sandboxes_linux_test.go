@@ -16,7 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/tasks"
 )
 
-// TestSandboxesOfATaskAreAlike: agents, tests and the code under test get the same toolchain, whatever the task says of its folder.
+// TestSandboxesOfATaskAreAlike: agents, tests and the code under test get the same toolchain,
+// whatever the task says of its folder.
 func TestSandboxesOfATaskAreAlike(t *testing.T) {
 	cache := t.TempDir()
 	mounts, chain, err := sandbox.Toolchains(t.Context(), []string{"go"}, cache)
@@ -24,7 +25,8 @@ func TestSandboxesOfATaskAreAlike(t *testing.T) {
 		t.Fatal(err)
 	}
 	task := runfile.TaskSpec{
-		Workdir: "/work", Toolchains: []string{"go"}, MemoryMB: 64, Verifier: runfile.VerifierSeparate, Protected: []string{"go.mod"},
+		Workdir: "/work", Toolchains: []string{"go"}, MemoryMB: 64, Verifier: runfile.VerifierSeparate,
+		Protected:   []string{"go.mod"},
 		Env:         map[string]string{"GOROOT": "/evil", "A": "task", "B": "task"},
 		VerifierEnv: map[string]string{"PATH": "/evil", "B": "tests"},
 		Collect:     []runfile.Hook{{Command: "make report"}},
@@ -47,7 +49,8 @@ func TestSandboxesOfATaskAreAlike(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, got := range map[string][2]map[string]string{
-		"agent": {agent.Env, want("task")}, "tests": {tests.Env, want("tests")}, "code under test": {tests.UnderTestEnv, want("task")},
+		"agent": {agent.Env, want("task")}, "tests": {tests.Env, want("tests")},
+		"code under test": {tests.UnderTestEnv, want("task")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !maps.Equal(got[0], got[1]) {
@@ -58,15 +61,18 @@ func TestSandboxesOfATaskAreAlike(t *testing.T) {
 	if len(agent.Mounts) != len(mounts) || len(tests.Mounts) != len(mounts) {
 		t.Errorf("%d and %d mounts, want %d", len(agent.Mounts), len(tests.Mounts), len(mounts))
 	}
-	if agent.Workdir != "/work" || agent.Workdir != tests.Workdir || agent.Limits != tests.Limits || agent.Limits.MemoryBytes != 64<<20 || !agent.AllowInsecure || !tests.AllowInsecure {
+	if agent.Workdir != "/work" || agent.Workdir != tests.Workdir || agent.Limits != tests.Limits ||
+		agent.Limits.MemoryBytes != 64<<20 || !agent.AllowInsecure || !tests.AllowInsecure {
 		t.Errorf("agent %+v and tests %+v differ", agent, tests)
 	}
-	if !tests.Separate || len(tests.Collect) != 1 || tests.Collect[0].Command != "make report" || tests.Protected[0] != "go.mod" {
+	if !tests.Separate || len(tests.Collect) != 1 || tests.Collect[0].Command != "make report" ||
+		tests.Protected[0] != "go.mod" {
 		t.Errorf("the tests lack what the task says of them: %+v", tests)
 	}
 }
 
-// TestModulesOfATask: a task's modules are in all of its sandboxes, whether they come from its folder or from a store, and its toolchain finds them.
+// TestModulesOfATask: a task's modules are in all of its sandboxes, whether they come from its
+// folder or from a store, and its toolchain finds them.
 func TestModulesOfATask(t *testing.T) {
 	sandboxtest.Require(t)
 	proxy, cache := t.TempDir(), t.TempDir()
@@ -99,7 +105,8 @@ func TestModulesOfATask(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent, verifier := boxes.Agent("a"), stored.Agent("a")
-	if len(agent.Mounts) != 1 || !slices.Equal(agent.Mounts, verifier.Mounts) || agent.Env["GOMODCACHE"] != agent.Mounts[0].Target || agent.Mounts[0].Overlay {
+	if len(agent.Mounts) != 1 || !slices.Equal(agent.Mounts, verifier.Mounts) ||
+		agent.Env["GOMODCACHE"] != agent.Mounts[0].Target || agent.Mounts[0].Overlay {
 		t.Errorf("%+v, %+v, %v", agent.Mounts, verifier.Mounts, agent.Env)
 	}
 	tests, err := stored.Verifier(t.Context(), "a")
@@ -109,7 +116,8 @@ func TestModulesOfATask(t *testing.T) {
 	if spec.Modules.Key = "blobs/gone"; os.RemoveAll(cache) != nil {
 		t.Fatal("the cache stays")
 	}
-	if _, err := tasks.SandboxesOf(t.Context(), spec, machine, store); !errors.Is(err, tasks.ErrModules) || fault.ClassOf(err) != "" {
+	if _, err := tasks.SandboxesOf(t.Context(), spec, machine, store); !errors.Is(err, tasks.ErrModules) ||
+		fault.ClassOf(err) != "" {
 		t.Errorf("modules that are gone: %v", err)
 	}
 }

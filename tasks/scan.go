@@ -133,7 +133,8 @@ func (s *scanner) count(name string, size int64) error {
 		return nil
 	}
 	if size > maxHiddenFile {
-		return fmt.Errorf("%d bytes, the limit of one file of %s is %d", size, strings.Join(hiddenFolders, ", "), maxHiddenFile)
+		return fmt.Errorf("%d bytes, the limit of one file of %s is %d", size,
+			strings.Join(hiddenFolders, ", "), maxHiddenFile)
 	}
 	if s.hidden += size; s.hidden > maxHidden {
 		return fmt.Errorf("the files of %s exceed %d bytes together", strings.Join(hiddenFolders, ", "), maxHidden)

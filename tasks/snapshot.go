@@ -46,7 +46,8 @@ func setSnapshot(task *Task, folder *node, cfg *config) error {
 			}
 		}
 	}
-	if err := setImage(task, cfg, named != "" || img != nil || environment != nil && environment.isDir() && len(environment.children) > 0); err != nil {
+	if err := setImage(task, cfg, named != "" || img != nil ||
+		environment != nil && environment.isDir() && len(environment.children) > 0); err != nil {
 		return err
 	}
 	switch {
@@ -54,8 +55,9 @@ func setSnapshot(task *Task, folder *node, cfg *config) error {
 		task.Snapshot, err = namedFolder(folder, "snapshot", named)
 	case img != nil:
 		if len(img.copies) == 0 {
-			task.Warnings = append(task.Warnings, "environment/Dockerfile: the workspace is empty, and the sandbox has this machine's programs instead of those of "+img.base+
-				": metadata.rondo.image = true takes those, once `rondo tasks build` has made the image")
+			task.Warnings = append(task.Warnings,
+				"environment/Dockerfile: the workspace is empty, and the sandbox has this machine's programs instead of those of "+img.base+
+					": metadata.rondo.image = true takes those, once `rondo tasks build` has made the image")
 		}
 	case task.Image != "" && (environment == nil || len(environment.children) == 0):
 		task.Workdir = cfg.Environment.Workdir // OpenImage finds what lies there
@@ -88,7 +90,8 @@ func imageOf(folder *node, prepared bool) (*image, error) {
 	return img, nil
 }
 
-// wantsImage says why a task wants the image of its Dockerfile although copying files would do; nil where it does not.
+// wantsImage says why a task wants the image of its Dockerfile although copying files would
+// do; nil where it does not.
 func wantsImage(folder *node, cfg *config) error {
 	switch {
 	case cfg.Environment.DockerImage != "":

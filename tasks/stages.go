@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
-// Stage is one stage of a task that has several: its own instruction, and what it is scored and solved by.
+// Stage is one stage of a task that has several: its own instruction, and what it
+// is scored and solved by.
 type Stage struct {
 	Name            string
 	Instruction     string // steps/<name>/instruction.md
@@ -26,11 +27,13 @@ type Stage struct {
 	Healthcheck     *verifier.Hook // nil: the stage has none
 	Tests           fs.FS          // the task's tests with those of the stage over them
 	Solution        fs.FS          // nil when the stage has none
-	// Files are laid over the workspace before the stage begins; nil for none. Those of the first stage are in the task's Snapshot.
+	// Files are laid over the workspace before the stage begins; nil for none. Those of the first
+	// stage are in the task's Snapshot.
 	Files fs.FS
 }
 
-// InStage is a task as it is in one of its stages, for who runs that alone; "" is the last stage, and of a task without stages itself.
+// InStage is a task as it is in one of its stages, for who runs that alone; "" is the last stage,
+// and of a task without stages itself.
 func (t *Task) InStage(name string) (*Task, error) {
 	if name == "" && len(t.Stages) > 0 {
 		name = t.Stages[len(t.Stages)-1].Name
@@ -43,7 +46,8 @@ func (t *Task) InStage(name string) (*Task, error) {
 		return nil, fmt.Errorf("task %s has no stage %q", t.Name, name)
 	}
 	s, in := t.Stages[i], *t
-	in.Instruction, in.AgentTimeout, in.VerifierTimeout, in.VerifierEnv = s.Instruction, s.AgentTimeout, s.VerifierTimeout, s.VerifierEnv
+	in.Instruction, in.AgentTimeout, in.VerifierTimeout, in.VerifierEnv = s.Instruction, s.AgentTimeout,
+		s.VerifierTimeout, s.VerifierEnv
 	in.Collect, in.Tests, in.Solution, in.Stages = s.Collect, s.Tests, s.Solution, nil
 	return &in, nil
 }
@@ -63,8 +67,8 @@ const (
 	maxMinReward = 100 // components
 )
 
-// setStages reads the stages of a task that has several. Such a task has no instruction and no solution of its own, and tests only for its stages to
-// share.
+// setStages reads the stages of a task that has several. Such a task has no instruction and no
+// solution of its own, and tests only for its stages to share.
 func setStages(task *Task, folder *node, cfg *config) error {
 	if len(cfg.Stages) > maxStages {
 		return fmt.Errorf("task.toml: steps: %d, the limit is %d", len(cfg.Stages), maxStages)
@@ -74,11 +78,13 @@ func setStages(task *Task, folder *node, cfg *config) error {
 		task.RewardStrategy = runfile.StrategyMean
 	case runfile.StrategyMean, runfile.StrategyFinal:
 	default:
-		return fmt.Errorf("task.toml: multi_step_reward_strategy: %.40q: want %s or %s", task.RewardStrategy, runfile.StrategyMean, runfile.StrategyFinal)
+		return fmt.Errorf("task.toml: multi_step_reward_strategy: %.40q: want %s or %s", task.RewardStrategy,
+			runfile.StrategyMean, runfile.StrategyFinal)
 	}
 	for i := range cfg.Stages {
 		s := &cfg.Stages[i]
-		if !validName.MatchString(s.Name) || slices.ContainsFunc(task.Stages, func(other Stage) bool { return other.Name == s.Name }) {
+		if !validName.MatchString(s.Name) ||
+			slices.ContainsFunc(task.Stages, func(other Stage) bool { return other.Name == s.Name }) {
 			return fmt.Errorf("task.toml: steps: %d: name %.120q: want one of its own, %s", i+1, s.Name, validName)
 		}
 		stage, err := s.settings(task, cfg)
@@ -98,13 +104,15 @@ func setStages(task *Task, folder *node, cfg *config) error {
 // settings checks a stage's table, over those of its task.
 func (s *stageTable) settings(task *Task, cfg *config) (stage Stage, err error) {
 	stage.Name = s.Name
-	if err := errors.Join(s.Agent.refuse("steps.agent"), s.Verifier.refuse("steps.verifier", cfg.Environment.Workdir)); err != nil {
+	if err := errors.Join(s.Agent.refuse("steps.agent"),
+		s.Verifier.refuse("steps.verifier", cfg.Environment.Workdir)); err != nil {
 		return stage, err
 	}
 	if stage.AgentTimeout, err = timeout("agent.timeout_sec", s.Agent.TimeoutSec, task.AgentTimeout); err != nil {
 		return stage, err
 	}
-	if stage.VerifierTimeout, err = timeout("verifier.timeout_sec", s.Verifier.TimeoutSec, task.VerifierTimeout); err != nil {
+	if stage.VerifierTimeout, err = timeout("verifier.timeout_sec", s.Verifier.TimeoutSec,
+		task.VerifierTimeout); err != nil {
 		return stage, err
 	}
 	own, err := s.Verifier.environment("verifier")
@@ -130,12 +138,14 @@ func (s *stageTable) settings(task *Task, cfg *config) (stage Stage, err error) 
 
 func (s *stageTable) warn(task *Task) {
 	if s.Agent.NetworkMode == "public" || s.Verifier.NetworkMode == "public" {
-		task.warn("steps: " + s.Name + " asks for a network: a sandbox has the one that its run allows, and a verifier has none")
+		task.warn("steps: " + s.Name +
+			" asks for a network: a sandbox has the one that its run allows, and a verifier has none")
 	}
 	s.Verifier.warn("steps.verifier", task)
 }
 
-// minReward reads a number, which the component "reward" must reach, or a table with one for each component.
+// minReward reads a number, which the component "reward" must reach, or a table
+// with one for each component.
 func minReward(value any) (map[string]float64, error) {
 	table, ok := value.(map[string]any)
 	switch {

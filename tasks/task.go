@@ -39,14 +39,17 @@ type Task struct {
 
 	Protected []string // [metadata.rondo] protected: paths that no agent may change, patterns of verifier.Spec
 
-	// Separate, [metadata.rondo] verifier = "separate": the tests run in another sandbox than the code under test. See verifier.Spec.
+	// Separate, [metadata.rondo] verifier = "separate": the tests run in another sandbox than the
+	// code under test. See verifier.Spec.
 	Separate bool
 
-	// Transcript, [metadata.rondo] transcript: the tests find what was said in the rollout. See verifier.Spec.
+	// Transcript, [metadata.rondo] transcript: the tests find what was said in the
+	// rollout. See verifier.Spec.
 	Transcript bool
 
-	// Deterministic are command lines, [metadata.rondo] deterministic, that leave nothing outside of the workspace and whose answer follows from
-	// the workspace and the shell's folder and variables alone. They decide nothing that a task's digest is about.
+	// Deterministic are command lines, [metadata.rondo] deterministic, that leave nothing outside
+	// of the workspace and whose answer follows from the workspace and the shell's folder and
+	// variables alone. They decide nothing that a task's digest is about.
 	Deterministic []string
 
 	AgentTimeout    time.Duration // 0: the task sets none
@@ -62,20 +65,23 @@ type Task struct {
 	Labels          []string           // [metadata.rondo] labels that a tool runner must have
 	Network         *netaccess.Network // the most that it wants of its run's network; nil: all that the run allows
 
-	// Image is the container image whose tree is the task's root file system; "" for that of the machine. OpenImage sets ImageID, the
-	// image's digest, and Root, the folder of its tree, and where the image has them Workdir and Snapshot.
+	// Image is the container image whose tree is the task's root file system; "" for that of the
+	// machine. OpenImage sets ImageID, the image's digest, and Root, the folder of its tree, and
+	// where the image has them Workdir and Snapshot.
 	Image, ImageID, Root string
 	config               *config // what OpenImage has yet to heed
 
-	// VerifierImage is the image whose tree the tests have as their root file system, where that is another one than the agent's. OpenImage sets
-	// VerifierImageID, and adds the image's variables to VerifierEnv.
+	// VerifierImage is the image whose tree the tests have as their root file system, where that
+	// is another one than the agent's. OpenImage sets VerifierImageID, and adds the image's
+	// variables to VerifierEnv.
 	VerifierImage, VerifierImageID string
 
 	// Builds are those of the images that have to be built of the task's files before it can run.
 	Builds []Build
 
-	// Stages are given to the agent one after the other, and RewardStrategy makes one reward of their verdicts. Instruction is the first stage's
-	// then, Tests are the last one's, and Solution is nil.
+	// Stages are given to the agent one after the other, and RewardStrategy makes one
+	// reward of their verdicts. Instruction is the first stage's then, Tests are the last
+	// one's, and Solution is nil.
 	Stages         []Stage
 	RewardStrategy string // one of events' Strategy constants
 
@@ -93,7 +99,8 @@ type Task struct {
 	Warnings []string
 }
 
-// Verifier is the separation between the tests and the code under test that the task asks for: one of runfile's Verifier constants.
+// Verifier is the separation between the tests and the code under test that the task asks for: one
+// of runfile's Verifier constants.
 func (t *Task) Verifier() string {
 	if t.Separate {
 		return runfile.VerifierSeparate
@@ -104,8 +111,9 @@ func (t *Task) Verifier() string {
 	return runfile.VerifierUnguarded
 }
 
-// Canaries counts the tests that must begin to pass, and those of them that can be made canaries: in a task of several stages in the stage with the fewest.
-// A task that is not graded has none of either.
+// Canaries counts the tests that must begin to pass, and those of them that can be made
+// canaries: in a task of several stages in the stage with the fewest. A task that is not
+// graded has none of either.
 func (t *Task) Canaries() (guarded, all int) {
 	stages := t.Stages
 	if len(stages) == 0 {
@@ -339,7 +347,8 @@ func testsIn(tests *node) (fs.FS, error) {
 	return tests.tree("tests")
 }
 
-// checkGraded refuses separate tests whose report could be written by the code under test: by what it prints, or in a file.
+// checkGraded refuses separate tests whose report could be written by the code under test: by what
+// it prints, or in a file.
 func (t *Task) checkGraded() error {
 	if !t.Separate {
 		return nil

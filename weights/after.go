@@ -22,10 +22,12 @@ type HeldVersion struct {
 	ByDelta bool
 }
 
-// FetchAfter is Fetch for somebody who holds an older version, which may be nil: where the version's delta leads from that one, it is read in place of the files of
-// tensors. What comes of it counts when it has the manifest's digests. Whatever is wrong with a delta, the files are read whole: S3 also refuses who may not list a
-// bucket what is not there.
-func FetchAfter(ctx context.Context, s storage.Store, policy string, version int64, before *HeldVersion) (*HeldVersion, error) {
+// FetchAfter is Fetch for somebody who holds an older version, which may be nil: where the
+// version's delta leads from that one, it is read in place of the files of tensors. What comes of
+// it counts when it has the manifest's digests. Whatever is wrong with a delta, the files are read
+// whole: S3 also refuses who may not list a bucket what is not there.
+func FetchAfter(ctx context.Context, s storage.Store, policy string, version int64,
+	before *HeldVersion) (*HeldVersion, error) {
 	if before != nil {
 		held, err := fetchByDelta(ctx, s, policy, version, before)
 		if err == nil {
@@ -39,7 +41,8 @@ func FetchAfter(ctx context.Context, s storage.Store, policy string, version int
 	return &HeldVersion{Manifest: m, Files: files}, err
 }
 
-func fetchByDelta(ctx context.Context, s storage.Store, policy string, version int64, before *HeldVersion) (*HeldVersion, error) {
+func fetchByDelta(ctx context.Context, s storage.Store, policy string, version int64,
+	before *HeldVersion) (*HeldVersion, error) {
 	d, err := fetchDelta(ctx, s, policy, version)
 	if err != nil {
 		return nil, err
@@ -93,7 +96,8 @@ func inMemory(contents []Content) (*safetensors.Checkpoint, error) {
 }
 
 // fileBy gives a file's bytes: of the delta where it is one of tensors, and else of the store.
-func fileBy(ctx context.Context, s storage.Store, d *delta.Delta, base *safetensors.Checkpoint, file File) ([]byte, error) {
+func fileBy(ctx context.Context, s storage.Store, d *delta.Delta, base *safetensors.Checkpoint,
+	file File) ([]byte, error) {
 	if path.Ext(file.Name) != tensorsExtension {
 		return storage.GetBlob(ctx, s, file.Ref)
 	}

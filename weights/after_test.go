@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/weights"
 )
 
-// closed is a store that refuses to say whether a version has a delta, as S3 does where it has none and the reader may not list.
+// closed is a store that refuses to say whether a version has a delta, as S3 does where it has none
+// and the reader may not list.
 type closed struct{ storage.Store }
 
 func (c closed) Load(ctx context.Context, key string) ([]byte, string, error) {
@@ -22,7 +23,8 @@ func (c closed) Load(ctx context.Context, key string) ([]byte, string, error) {
 	return c.Store.Load(ctx, key)
 }
 
-// TestFetchAfter: who holds the version before reads a version's delta and no file of tensors; who holds another one, or finds a delta that is wrong, reads the files.
+// TestFetchAfter: who holds the version before reads a version's delta and no file of tensors; who
+// holds another one, or finds a delta that is wrong, reads the files.
 func TestFetchAfter(t *testing.T) {
 	s := store(t)
 	fetch := func(version int64, before *weights.HeldVersion) *weights.HeldVersion {
@@ -31,7 +33,8 @@ func TestFetchAfter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := trained(t, int(version)-1); !slices.EqualFunc(held.Files, want, func(a, b weights.Content) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }) {
+		if want := trained(t, int(version)-1); !slices.EqualFunc(held.Files, want,
+			func(a, b weights.Content) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }) {
 			t.Fatalf("version %d has other files", version)
 		}
 		return held
@@ -81,7 +84,8 @@ func TestFetchAfter(t *testing.T) {
 		t.Errorf("a store that refuses to say whether there is a delta: %v", err)
 	}
 	wrong := &weights.HeldVersion{Manifest: first.Manifest, Files: trained(t, 5)}
-	if fetch(2, wrong).ByDelta || fetch(3, &weights.HeldVersion{Manifest: second.Manifest, Files: trained(t, 5)}).ByDelta {
+	if fetch(2, wrong).ByDelta || fetch(3, &weights.HeldVersion{Manifest: second.Manifest,
+		Files: trained(t, 5)}).ByDelta {
 		t.Error("a version came by a delta from other files")
 	}
 }

@@ -27,10 +27,12 @@ func Example() {
 	defer store.Close()
 
 	var model bytes.Buffer
-	if err := safetensors.Write(&model, []safetensors.Data{safetensors.NewF32("bias", []int64{2}, []float32{0.5, -0.5})}, nil); err != nil {
+	if err := safetensors.Write(&model, []safetensors.Data{safetensors.NewF32("bias", []int64{2},
+		[]float32{0.5, -0.5})}, nil); err != nil {
 		log.Fatal(err)
 	}
-	if _, err := weights.Publish(ctx, store, "small", 1, weights.Content{Name: "model.safetensors", Data: model.Bytes()}); err != nil {
+	if _, err := weights.Publish(ctx, store, "small", 1,
+		weights.Content{Name: "model.safetensors", Data: model.Bytes()}); err != nil {
 		log.Fatal(err)
 	}
 

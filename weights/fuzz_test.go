@@ -9,12 +9,14 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// own reports whether an object is of the policy: nobody who reads its versions may be led elsewhere.
+// own reports whether an object is of the policy: nobody who reads its
+// versions may be led elsewhere.
 func own(key string) bool {
 	return storage.ValidateKey(key) == nil && strings.HasPrefix(key, "weights/p/")
 }
 
-// FuzzManifest: a manifest names objects of its policy alone, with sizes that add up, or is refused.
+// FuzzManifest: a manifest names objects of its policy alone, with sizes
+// that add up, or is refused.
 func FuzzManifest(f *testing.F) {
 	digest := strings.Repeat("a", 64)
 	for _, file := range []File{
@@ -47,18 +49,21 @@ func FuzzManifest(f *testing.F) {
 		}
 		total := int64(0)
 		for _, file := range m.Files {
-			if total += file.Size; file.Size < 0 || total > MaxVersion || !own(file.Key) || strings.ContainsAny(file.Name, "/\\") {
+			if total += file.Size; file.Size < 0 || total > MaxVersion || !own(file.Key) ||
+				strings.ContainsAny(file.Name, "/\\") {
 				t.Fatalf("%+v", file)
 			}
 		}
 	})
 }
 
-// FuzzDelta: what describes a delta names an object of its policy alone and an older version, or is refused.
+// FuzzDelta: what describes a delta names an object of its policy alone and an
+// older version, or is refused.
 func FuzzDelta(f *testing.F) {
 	digest := strings.Repeat("a", 64)
 	for _, key := range []string{FileKey("p", digest), deltaObject("p", 7, 6)} {
-		data, err := json.Marshal(Delta{Base: 6, BaseManifest: digest, Ref: storage.Ref{Key: key, SHA256: digest, Size: 1}})
+		data, err := json.Marshal(Delta{Base: 6, BaseManifest: digest,
+			Ref: storage.Ref{Key: key, SHA256: digest, Size: 1}})
 		if err != nil {
 			f.Fatal(err)
 		}

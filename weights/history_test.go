@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/weights"
 )
 
-// deaf is a store that does what it is asked to and loses some of the answers, as one does whose connection times out behind a write.
+// deaf is a store that does what it is asked to and loses some of the answers, as one does whose
+// connection times out behind a write.
 type deaf struct {
 	storage.Store
 	writes atomic.Int64
@@ -42,7 +43,8 @@ func (s *deaf) CompareAndSwap(ctx context.Context, key, etag string, data []byte
 	return tag, s.answer(err)
 }
 
-// oneHistory checks that what a store shows of a policy is whole: the pointer names a version that is there, and each version has all its files.
+// oneHistory checks that what a store shows of a policy is whole: the pointer names a version that
+// is there, and each version has all its files.
 func oneHistory(t *testing.T, s storage.Store) (versions []weights.Stored) {
 	t.Helper()
 	versions, err := weights.Versions(t.Context(), s, "repair")
@@ -67,13 +69,15 @@ func oneHistory(t *testing.T, s storage.Store) (versions []weights.Stored) {
 	return versions
 }
 
-// TestAnswersLost: a write that was done and whose answer is lost fails the publication. Publishing again finishes it, with the same bytes; other ones are refused from
-// the moment on at which the version was visible.
+// TestAnswersLost: a write that was done and whose answer is lost fails the publication.
+// Publishing again finishes it, with the same bytes; other ones are refused from the moment on at
+// which the version was visible.
 func TestAnswersLost(t *testing.T) {
 	for at := int64(1); ; at++ {
 		s := store(t)
 		publish(t, s, 1, 1)
-		_, err := weights.Publish(t.Context(), &deaf{Store: s, lost: func(n int64) bool { return n == at }}, "repair", 2, files(t, 2)...)
+		_, err := weights.Publish(t.Context(), &deaf{Store: s, lost: func(n int64) bool { return n == at }},
+			"repair", 2, files(t, 2)...)
 		if err == nil {
 			if at != 5 {
 				t.Errorf("%d writes, want 4: two files, manifest, pointer", at-1)
@@ -87,7 +91,8 @@ func TestAnswersLost(t *testing.T) {
 		if visible != (at >= 3) {
 			t.Errorf("after write %d version 2 is visible: %v", at, visible)
 		}
-		if _, err := weights.Publish(t.Context(), s, "repair", 2, files(t, 7)...); visible != errors.Is(err, storage.ErrExists) {
+		if _, err := weights.Publish(t.Context(), s, "repair", 2,
+			files(t, 7)...); visible != errors.Is(err, storage.ErrExists) {
 			t.Errorf("other files after write %d: %v", at, err)
 		}
 		if visible {
@@ -98,8 +103,9 @@ func TestAnswersLost(t *testing.T) {
 	}
 }
 
-// TestTwoPublishers: two publishers with other files for the same versions, at once, both with every third answer lost, and each trying again. Each version has one
-// content, whoever is told that it was published finds his own, and the other one is told that it exists.
+// TestTwoPublishers: two publishers with other files for the same versions, at once, both with
+// every third answer lost, and each trying again. Each version has one content, whoever is told
+// that it was published finds his own, and the other one is told that it exists.
 func TestTwoPublishers(t *testing.T) {
 	const versions = 6
 	s := store(t)

@@ -22,13 +22,15 @@ const (
 	AllowNotFinite = "not_finite"
 	// AllowEmpty publishes tensors without elements.
 	AllowEmpty = "empty"
-	// AllowOtherTensors publishes tensors of other names, types or shapes than those of the version before.
+	// AllowOtherTensors publishes tensors of other names, types or shapes than
+	// those of the version before.
 	AllowOtherTensors = "other_tensors"
 	// AllowGap publishes a version that leaves out more numbers than steps were trained.
 	AllowGap = "gap"
 )
 
-// ErrUnfit means that the files of a version are sound one by one, and no whole, finite model that follows the version before.
+// ErrUnfit means that the files of a version are sound one by one, and no whole, finite model that
+// follows the version before.
 var ErrUnfit = errors.New("unfit weights")
 
 func unfitWeights(format string, args ...any) error {
@@ -36,7 +38,8 @@ func unfitWeights(format string, args ...any) error {
 }
 
 const (
-	// maxTensors and maxHeaders bound what a version's headers take of memory: its tensors, and the bytes of all headers together.
+	// maxTensors and maxHeaders bound what a version's headers take of memory: its tensors, and the
+	// bytes of all headers together.
 	maxTensors = 1 << 20
 	maxHeaders = 64 << 20
 	// maxIndex bounds the file that says which shard holds which tensor, in bytes.
@@ -46,13 +49,16 @@ const (
 )
 
 var (
-	// indexNames are those of indexes: model.safetensors.index.json, and model.safetensors.index.fp16.json of a variant.
+	// indexNames are those of indexes: model.safetensors.index.json, and
+	// model.safetensors.index.fp16.json of a variant.
 	indexNames = regexp.MustCompile(`\.safetensors\.index(\.[^.]+)?\.json$`)
-	// oddNames are those of tensors that nobody who loads a version would take for any, and nobody who checks it.
+	// oddNames are those of tensors that nobody who loads a version would take for any,
+	// and nobody who checks it.
 	oddNames = regexp.MustCompile(`(?i)\.safetensors([-_.][0-9]+[-_.]of[-_.][0-9]+)?$`)
 )
 
-// inspection judges the files of a version while they are read for their digests. Nothing is read twice for it.
+// inspection judges the files of a version while they are read for their digests.
+// Nothing is read twice for it.
 type inspection struct {
 	allow   []string
 	files   []*safetensors.File // without their bytes
@@ -65,8 +71,8 @@ type inspection struct {
 
 func (i *inspection) allows(exception string) bool { return slices.Contains(i.allow, exception) }
 
-// begin reads the header of a file, and gives what is to see the file's bytes; nil for a file that nothing is asked of. done is called
-// behind the last byte.
+// begin reads the header of a file, and gives what is to see the file's bytes; nil for a file that
+// nothing is asked of. done is called behind the last byte.
 func (i *inspection) begin(name string, r io.ReaderAt, size int64) (sink io.Writer, done func(), err error) {
 	switch {
 	case path.Ext(name) == tensorsExtension:
@@ -77,7 +83,8 @@ func (i *inspection) begin(name string, r io.ReaderAt, size int64) (sink io.Writ
 		file := &safetensors.File{Name: name, Size: size, Header: header}
 		i.tensors, i.headers = i.tensors+len(header.Tensors), i.headers+file.DataOffset()
 		if i.tensors > maxTensors || i.headers > maxHeaders {
-			return nil, nil, unfitWeights("more than %d tensors, or more than %d bytes of headers", maxTensors, maxHeaders)
+			return nil, nil, unfitWeights("more than %d tensors, or more than %d bytes of headers", maxTensors,
+				maxHeaders)
 		}
 		i.files = append(i.files, file)
 		if i.allows(AllowNotFinite) {
@@ -112,7 +119,8 @@ func (i *inspection) note(file string, found []safetensors.NotFinite) {
 	}
 }
 
-// judge says what is wrong with the files together, once all of them are read. The errors are ErrUnfit.
+// judge says what is wrong with the files together, once all of them are read.
+// The errors are ErrUnfit.
 func (i *inspection) judge() (*safetensors.Checkpoint, error) {
 	checkpoint, err := safetensors.NewCheckpoint(i.files...)
 	if err != nil {
@@ -127,7 +135,8 @@ func (i *inspection) judge() (*safetensors.Checkpoint, error) {
 	return checkpoint, nil
 }
 
-// complete checks that the files are all of a model's, by their names and indexes, and that something is in them.
+// complete checks that the files are all of a model's, by their names and indexes, and
+// that something is in them.
 func (i *inspection) complete(checkpoint *safetensors.Checkpoint) error {
 	if i.tensors == 0 {
 		return errors.New("the files hold no tensors")
@@ -136,7 +145,8 @@ func (i *inspection) complete(checkpoint *safetensors.Checkpoint) error {
 		for _, file := range i.files {
 			for _, t := range file.Tensors {
 				if t.Size == 0 {
-					return fmt.Errorf("tensor %.200q of file %s has no elements (shape %v): gather it before it is saved, or allow %q", t.Name, file.Name, t.Shape, AllowEmpty)
+					return fmt.Errorf("tensor %.200q of file %s has no elements (shape %v): gather it before it is saved, or allow %q",
+						t.Name, file.Name, t.Shape, AllowEmpty)
 				}
 			}
 		}
@@ -147,8 +157,8 @@ func (i *inspection) complete(checkpoint *safetensors.Checkpoint) error {
 	return checkpoint.CheckIndexes(i.indexes)
 }
 
-// shardNames are what trainers call a file of several: model-00001-of-00004.safetensors, with a variant's name
-// behind it, or model_world_size_4_rank_0.safetensors. They count from 0 or from 1.
+// shardNames are what trainers call a file of several: model-00001-of-00004.safetensors, with a
+// variant's name behind it, or model_world_size_4_rank_0.safetensors. They count from 0 or from 1.
 var shardNames = []*regexp.Regexp{
 	regexp.MustCompile(`^(?P<set>.*)[-_.](?P<number>[0-9]{1,9})[-_.]of[-_.](?P<total>[0-9]{1,9})(?P<variant>|\..*)\.safetensors$`),
 	regexp.MustCompile(`^(?P<set>.*)world_size_(?P<total>[0-9]{1,9})_rank_(?P<number>[0-9]{1,9})(?P<variant>|\..*)\.safetensors$`),
@@ -171,7 +181,8 @@ func shardOf(name string) (set shardSet, number int, ok bool) {
 	return shardSet{}, 0, false
 }
 
-// checkShards checks that files which call themselves one of several have all the others beside them.
+// checkShards checks that files which call themselves one of several have
+// all the others beside them.
 func checkShards(files []*safetensors.File) error {
 	numbers := map[shardSet][]int{}
 	for _, file := range files {
@@ -194,9 +205,11 @@ func checkShards(files []*safetensors.File) error {
 	return nil
 }
 
-// follows checks that a version's tensors are those of the version that is current, by name, type and shape. Where that one is later, or its
-// headers cannot be read any more, there is nothing to compare.
-func (i *inspection) follows(ctx context.Context, s storage.Store, policy string, version int64, next *safetensors.Checkpoint) error {
+// follows checks that a version's tensors are those of the version that is current, by
+// name, type and shape. Where that one is later, or its headers cannot be read any more,
+// there is nothing to compare.
+func (i *inspection) follows(ctx context.Context, s storage.Store, policy string, version int64,
+	next *safetensors.Checkpoint) error {
 	if i.allows(AllowOtherTensors) {
 		return nil
 	}
@@ -256,7 +269,8 @@ func compare(before, next *safetensors.Checkpoint, version int64) error {
 	if len(differences) == 0 {
 		return nil
 	}
-	return unfitWeights("%s against version %d; allow %q to publish another model under this name", some(differences, more), version, AllowOtherTensors)
+	return unfitWeights("%s against version %d; allow %q to publish another model under this name",
+		some(differences, more), version, AllowOtherTensors)
 }
 
 // some joins findings of which more were left out.

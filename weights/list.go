@@ -27,7 +27,8 @@ func Policies(ctx context.Context, s storage.Store) (names []string, err error) 
 	return names, nil
 }
 
-var versionKey = regexp.MustCompile(`^v(\d{6,18})/(` + regexp.QuoteMeta(manifestName) + `|` + regexp.QuoteMeta(collectedName) + `)$`)
+var versionKey = regexp.MustCompile(`^v(\d{6,18})/(` + regexp.QuoteMeta(manifestName) + `|` +
+	regexp.QuoteMeta(collectedName) + `)$`)
 
 // Stored is a version in a store.
 type Stored struct {

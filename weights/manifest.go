@@ -1,9 +1,12 @@
-// Package weights is a library that publishes policy versions in an object store. It needs nothing of the plane.
+// Package weights is a library that publishes policy versions in an object store. It
+// needs nothing of the plane.
 //
-//   - A trainer calls Publish with files in memory, or Upload and PublishFrom with files of any size: they are checked, named by their digests, and become
-//     visible at once or not at all.
-//   - An inference server calls Current and Fetch, or has package fetch keep a folder at the newest version; package engine tells vLLM and SGLang to load it.
-//   - Package delta makes a version of the one before and what has changed; package mirror copies versions from store to store.
+//   - A trainer calls Publish with files in memory, or Upload and PublishFrom with files of any
+//     size: they are checked, named by their digests, and become visible at once or not at all.
+//   - An inference server calls Current and Fetch, or has package fetch keep a folder at the newest
+//     version; package engine tells vLLM and SGLang to load it.
+//   - Package delta makes a version of the one before and what has changed; package mirror copies
+//     versions from store to store.
 //   - Package safetensors reads and writes the files.
 package weights
 
@@ -63,12 +66,14 @@ func ManifestKey(policy string, version int64) string {
 	return folder(policy, version) + "/" + manifestName
 }
 
-// PointerKey is the key of the object that names a policy's current version: weights/<policy>/current.
+// PointerKey is the key of the object that names a policy's current version:
+// weights/<policy>/current.
 func PointerKey(policy string) string { return "weights/" + policy + "/current" }
 
 func checkNames(policy string, version int64) error {
 	if !policyName.MatchString(policy) {
-		return fmt.Errorf("policy name %.120q: want at most 100 letters, digits and ._-, not beginning with one of .-", policy)
+		return fmt.Errorf("policy name %.120q: want at most 100 letters, digits and ._-, not beginning with one of .-",
+			policy)
 	}
 	if version < 0 {
 		return fmt.Errorf("version %d is negative", version)
@@ -81,7 +86,8 @@ func (m *Manifest) encode() ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// same reports whether two manifests of a version name the same files, wherever they lie and in whatever order and bytes that is written.
+// same reports whether two manifests of a version name the same files, wherever they lie and in
+// whatever order and bytes that is written.
 func (m *Manifest) same(other *Manifest) bool {
 	contents := map[string]string{}
 	for _, file := range m.Files {
@@ -95,7 +101,8 @@ func (m *Manifest) same(other *Manifest) bool {
 	return len(m.Files) == len(other.Files) && m.Format == other.Format && m.Base == other.Base
 }
 
-// check verifies that a manifest is what its key says, and that its files lie where the policy's files lie.
+// check verifies that a manifest is what its key says, and that its files lie
+// where the policy's files lie.
 func (m *Manifest) check(policy string, version int64) error {
 	switch {
 	case m.Policy != policy || m.Version != version:
@@ -124,7 +131,8 @@ func (m *Manifest) check(policy string, version int64) error {
 	return nil
 }
 
-// Current tells a policy's current version and its manifest's Ref; storage.ErrNotFound when none was published.
+// Current tells a policy's current version and its manifest's Ref; storage.ErrNotFound
+// when none was published.
 func Current(ctx context.Context, s storage.Store, policy string) (version int64, manifest storage.Ref, err error) {
 	if err := checkNames(policy, 0); err != nil {
 		return 0, storage.Ref{}, err
@@ -148,13 +156,14 @@ func loadPointer(ctx context.Context, s storage.Store, policy string) (present p
 		return pointer{}, "", corrupt("%s: %w", PointerKey(policy), err)
 	}
 	if present.Version < 0 || present.Manifest.Key != ManifestKey(policy, present.Version) {
-		return pointer{}, "", corrupt("%s names version %d and %s", PointerKey(policy), present.Version, present.Manifest.Key)
+		return pointer{}, "", corrupt("%s names version %d and %s", PointerKey(policy),
+			present.Version, present.Manifest.Key)
 	}
 	return present, etag, nil
 }
 
-// FetchManifest reads and checks the manifest of a version whose files are to be read; storage.ErrNotFound when it was not published, ErrCollected when its
-// files are given up.
+// FetchManifest reads and checks the manifest of a version whose files are to be read;
+// storage.ErrNotFound when it was not published, ErrCollected when its files are given up.
 func FetchManifest(ctx context.Context, s storage.Store, policy string, version int64) (*Manifest, error) {
 	m, _, err := ReadManifest(ctx, s, policy, version)
 	if err != nil {
@@ -166,7 +175,8 @@ func FetchManifest(ctx context.Context, s storage.Store, policy string, version 
 	return m, nil
 }
 
-// ReadManifest is FetchManifest also of a version that was collected, with the bytes that were read, of which the manifest's digest is.
+// ReadManifest is FetchManifest also of a version that was collected, with the bytes that were
+// read, of which the manifest's digest is.
 func ReadManifest(ctx context.Context, s storage.Store, policy string, version int64) (*Manifest, []byte, error) {
 	m, data, err := readManifest(ctx, s, policy, version)
 	if err != nil {

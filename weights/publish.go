@@ -26,20 +26,23 @@ type Content struct {
 type Published struct {
 	Manifest *Manifest
 	Ref      storage.Ref // of the manifest
-	// Current is the policy's current version afterwards: the one published, or a later one that was there already.
+	// Current is the policy's current version afterwards: the one published, or a later
+	// one that was there already.
 	Current int64
-	// Delta leads to the version from the one that was current; nil for none. NoDelta says what went wrong with it: the version is whole without it.
+	// Delta leads to the version from the one that was current; nil for none. NoDelta says what
+	// went wrong with it: the version is whole without it.
 	Delta   *Delta
 	NoDelta error
 }
 
-// Publish makes a policy version visible, in an order in which readers never see a part of it: files under keys of their own
-// content, the manifest that lists them, a delta where one is worth it, the pointer to the current version. The pointer moves forward only.
+// Publish makes a policy version visible, in an order in which readers never see a part of it:
+// files under keys of their own content, the manifest that lists them, a delta where one is worth
+// it, the pointer to the current version. The pointer moves forward only.
 //
 // The files together must be a whole model of finite numbers: ErrStructure and ErrUnfit.
 //
-// Repeating it with the same files is safe and finishes what was interrupted. Other files under a version that was published are
-// refused: storage.ErrExists.
+// Repeating it with the same files is safe and finishes what was interrupted. Other files under a
+// version that was published are refused: storage.ErrExists.
 func Publish(ctx context.Context, s storage.Store, policy string, version int64, files ...Content) (*Published, error) {
 	published, err := publishContents(ctx, s, policy, version, files)
 	if err != nil {
@@ -48,7 +51,8 @@ func Publish(ctx context.Context, s storage.Store, policy string, version int64,
 	return published, nil
 }
 
-func publishContents(ctx context.Context, s storage.Store, policy string, version int64, contents []Content) (*Published, error) {
+func publishContents(ctx context.Context, s storage.Store, policy string, version int64,
+	contents []Content) (*Published, error) {
 	files := make([]File, len(contents))
 	for i, c := range contents {
 		files[i].Name = c.Name
@@ -85,13 +89,16 @@ func inspect(contents []Content) error {
 	return err
 }
 
-// PublishFrom is Publish of files that lie in the store already, of any size: it reads each once, in pieces, for its digest and structure. The
-// manifest names those that lie at their FileKey where they are; others are copied there. An error that is in a file is a *FileError. What was
-// copied by then is no part of any version, and garbage. The tensors must have the names, types and shapes of the version that is current, or it
-// is ErrUnfit.
+// PublishFrom is Publish of files that lie in the store already, of any size: it reads each once,
+// in pieces, for its digest and structure. The manifest names those that lie at their FileKey where
+// they are; others are copied there. An error that is in a file is a *FileError. What was copied by
+// then is no part of any version, and garbage. The tensors must have the names, types and shapes of
+// the version that is current, or it is ErrUnfit.
 //
-// made, which may be nil, becomes the version's delta if its base is the version that is current. allow has AllowNotFinite and its like.
-func PublishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *MadeDelta, allow ...string) (*Published, error) {
+// made, which may be nil, becomes the version's delta if its base is the version that is current.
+// allow has AllowNotFinite and its like.
+func PublishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *MadeDelta,
+	allow ...string) (*Published, error) {
 	published, err := publishFrom(ctx, s, policy, version, files, made, allow)
 	if err != nil {
 		return nil, fmt.Errorf("publish policy %s, version %d: %w", policy, version, err)
@@ -99,7 +106,8 @@ func PublishFrom(ctx context.Context, s storage.Store, policy string, version in
 	return published, nil
 }
 
-func publishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *MadeDelta, allow []string) (*Published, error) {
+func publishFrom(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *MadeDelta,
+	allow []string) (*Published, error) {
 	if err := checkFileNames(policy, version, files); err != nil {
 		return nil, err
 	}
@@ -122,7 +130,8 @@ func publishFrom(ctx context.Context, s storage.Store, policy string, version in
 }
 
 // publish makes a version of verified files visible.
-func publish(ctx context.Context, s storage.Store, policy string, version int64, files []File, made *MadeDelta) (*Published, error) {
+func publish(ctx context.Context, s storage.Store, policy string, version int64, files []File,
+	made *MadeDelta) (*Published, error) {
 	m := &Manifest{Policy: policy, Version: version, Format: FormatFull, Base: -1, Files: files}
 	data, err := m.encode()
 	if err != nil {
@@ -152,7 +161,8 @@ func CheckNames(policy string, version int64, names []string) error {
 	for _, name := range names {
 		extension := path.Ext(name)
 		if !fileName.MatchString(name) || extension == "" || extension == "." || name == manifestName || seen[name] {
-			return fmt.Errorf("file name %.140q: want letters, digits and ._-, with an extension, once, and not %s", name, manifestName)
+			return fmt.Errorf("file name %.140q: want letters, digits and ._-, with an extension, once, and not %s",
+				name, manifestName)
 		}
 		seen[name] = true
 		tensors = tensors || extension == tensorsExtension
@@ -192,12 +202,15 @@ func validate(r io.ReaderAt, size int64) (*safetensors.Header, error) {
 	return header, err
 }
 
-// maxPublishedHeader bounds the headers of what is published, in bytes: parsing one takes several times its size.
+// maxPublishedHeader bounds the headers of what is published, in bytes: parsing one
+// takes several times its size.
 const maxPublishedHeader = 16 << 20
 
-// Reveal makes a version visible whose files have been copied into a store: by its manifest, byte for byte as it was published elsewhere, and then by the
-// pointer, which moves forward only. It gives the version that is current then. storage.ErrExists where the version has another manifest.
-func Reveal(ctx context.Context, s storage.Store, policy string, version int64, manifest []byte) (current int64, err error) {
+// Reveal makes a version visible whose files have been copied into a store: by its manifest, byte
+// for byte as it was published elsewhere, and then by the pointer, which moves forward only. It
+// gives the version that is current then. storage.ErrExists where the version has another manifest.
+func Reveal(ctx context.Context, s storage.Store, policy string, version int64,
+	manifest []byte) (current int64, err error) {
 	m, err := decodeManifest(manifest, policy, version)
 	if err == nil {
 		var ref storage.Ref
@@ -211,11 +224,13 @@ func Reveal(ctx context.Context, s storage.Store, policy string, version int64, 
 	return current, nil
 }
 
-// putManifest writes a manifest, and gives what is there then: another program may have written the same in other bytes.
+// putManifest writes a manifest, and gives what is there then: another program may have written
+// the same in other bytes.
 func putManifest(ctx context.Context, s storage.Store, m *Manifest, data []byte) (*Manifest, storage.Ref, error) {
 	key := ManifestKey(m.Policy, m.Version)
 	if len(data) > storage.MaxPointer {
-		return nil, storage.Ref{}, fmt.Errorf("manifest: %w: %d bytes (limit %d)", storage.ErrTooLarge, len(data), storage.MaxPointer)
+		return nil, storage.Ref{}, fmt.Errorf("manifest: %w: %d bytes (limit %d)", storage.ErrTooLarge,
+			len(data), storage.MaxPointer)
 	}
 	err := s.PutIfAbsent(ctx, key, data)
 	if errors.Is(err, storage.ErrExists) {
@@ -231,7 +246,8 @@ func putManifest(ctx context.Context, s storage.Store, m *Manifest, data []byte)
 	return m, storage.Ref{Key: key, SHA256: storage.Digest(data), Size: int64(len(data))}, err
 }
 
-// advance moves the pointer to a version unless it is there or further already, and gives the version that it names then.
+// advance moves the pointer to a version unless it is there or further already, and gives the
+// version that it names then.
 func advance(ctx context.Context, s storage.Store, policy string, next pointer) (int64, error) {
 	data, err := json.Marshal(next)
 	if err != nil {
@@ -259,8 +275,9 @@ func advance(ctx context.Context, s storage.Store, policy string, next pointer) 
 	return 0, fmt.Errorf("%d attempts: %w", swapAttempts, storage.ErrConflict)
 }
 
-// Fetch reads the files of a version into memory, at most storage.MaxObject bytes together, and verifies their digests and, of tensors,
-// their structure. storage.ErrNotFound when the version was not published; storage.ErrCorrupt when the bytes are others.
+// Fetch reads the files of a version into memory, at most storage.MaxObject bytes together, and
+// verifies their digests and, of tensors, their structure. storage.ErrNotFound when the version was
+// not published; storage.ErrCorrupt when the bytes are others.
 func Fetch(ctx context.Context, s storage.Store, policy string, version int64) (*Manifest, []Content, error) {
 	m, err := FetchManifest(ctx, s, policy, version)
 	if err != nil {
@@ -271,7 +288,8 @@ func Fetch(ctx context.Context, s storage.Store, policy string, version int64) (
 		names[i], total = file.Name, total+file.Size
 	}
 	if err = CheckNames(policy, version, names); err == nil && total > storage.MaxObject {
-		err = fmt.Errorf("%w: %d bytes in %d files (limit %d)", storage.ErrTooLarge, total, len(m.Files), storage.MaxObject)
+		err = fmt.Errorf("%w: %d bytes in %d files (limit %d)", storage.ErrTooLarge, total,
+			len(m.Files), storage.MaxObject)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("fetch policy %s, version %d: %w", policy, version, err)

@@ -35,10 +35,12 @@ func store(t *testing.T) storage.Store {
 func files(t *testing.T, value float32) []weights.Content {
 	t.Helper()
 	var model bytes.Buffer
-	if err := safetensors.Write(&model, []safetensors.Data{safetensors.NewF32("w", []int64{1}, []float32{value})}, nil); err != nil {
+	if err := safetensors.Write(&model, []safetensors.Data{safetensors.NewF32("w", []int64{1}, []float32{value})},
+		nil); err != nil {
 		t.Fatal(err)
 	}
-	return []weights.Content{{Name: "model.safetensors", Data: model.Bytes()}, {Name: "config.json", Data: fmt.Appendf(nil, `{"value": %v}`, value)}}
+	return []weights.Content{{Name: "model.safetensors", Data: model.Bytes()},
+		{Name: "config.json", Data: fmt.Appendf(nil, `{"value": %v}`, value)}}
 }
 
 func publish(t *testing.T, s storage.Store, version int64, value float32) *weights.Published {
@@ -76,7 +78,8 @@ func TestPublishAndFetch(t *testing.T) {
 	}
 	for i, want := range files(t, 1) {
 		if got[i].Name != want.Name || !bytes.Equal(got[i].Data, want.Data) {
-			t.Errorf("file %d is %s with %d bytes, want %s with %d", i, got[i].Name, len(got[i].Data), want.Name, len(want.Data))
+			t.Errorf("file %d is %s with %d bytes, want %s with %d", i, got[i].Name, len(got[i].Data),
+				want.Name, len(want.Data))
 		}
 		if manifest.Files[i].Key != weights.FileKey("repair", storage.Digest(want.Data)) {
 			t.Errorf("file %s lies at %s", want.Name, manifest.Files[i].Key)
@@ -227,7 +230,8 @@ func TestPublishRefuses(t *testing.T) {
 	}
 	s := store(t)
 	for _, test := range tests {
-		if _, err := weights.Publish(t.Context(), s, test.policy, test.version, test.files...); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := weights.Publish(t.Context(), s, test.policy, test.version, test.files...); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}
@@ -251,7 +255,8 @@ func TestFetchRefusesWhatWasChanged(t *testing.T) {
 	}
 	model := published.Manifest.Files[0]
 	put(model.Key, bytes.Repeat([]byte{1}, int(model.Size)))
-	if _, _, err := weights.Fetch(t.Context(), s, "repair", 1); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), model.Key) {
+	if _, _, err := weights.Fetch(t.Context(), s, "repair", 1); !errors.Is(err, storage.ErrCorrupt) ||
+		!strings.Contains(err.Error(), model.Key) {
 		t.Errorf("changed file: %v", err)
 	}
 	for name, change := range map[string]string{

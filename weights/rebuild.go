@@ -23,9 +23,10 @@ type MadeDelta struct {
 // ErrDelta means that a trainer's delta does not lead to the files that it should lead to.
 var ErrDelta = errors.New("the delta does not lead from that version to these files")
 
-// Rebuild writes those files of tensors that the store lacks at their FileKey, as a trainer's delta makes them of an older version. It takes no disk, and of
-// memory what a chunk and the delta's index take. A file appears when it has its SHA-256; what the delta says of itself is not trusted. Errors that lie
-// in the delta or its base are ErrDelta.
+// Rebuild writes those files of tensors that the store lacks at their FileKey, as a trainer's delta
+// makes them of an older version. It takes no disk, and of memory what a chunk and the delta's
+// index take. A file appears when it has its SHA-256; what the delta says of itself is not trusted.
+// Errors that lie in the delta or its base are ErrDelta.
 func Rebuild(ctx context.Context, s storage.Store, policy string, files []File, made MadeDelta) error {
 	if err := rebuild(ctx, s, policy, files, made); err != nil {
 		return fmt.Errorf("policy %s: rebuild files from version %d: %w", policy, made.Base, err)
@@ -93,7 +94,8 @@ func unfit(err error) error {
 	return err
 }
 
-// checked gives an error in place of io.EOF, and before more than the file's bytes, where the bytes are not the file's.
+// checked gives an error in place of io.EOF, and before more than the file's bytes, where the
+// bytes are not the file's.
 type checked struct {
 	from   io.Reader
 	ref    storage.Ref
@@ -105,7 +107,8 @@ func (c *checked) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	c.digest.Write(p[:n])
 	c.read += int64(n)
-	if c.read > c.ref.Size || err == io.EOF && (c.read != c.ref.Size || hex.EncodeToString(c.digest.Sum(nil)) != c.ref.SHA256) {
+	if c.read > c.ref.Size || err == io.EOF &&
+		(c.read != c.ref.Size || hex.EncodeToString(c.digest.Sum(nil)) != c.ref.SHA256) {
 		return 0, corrupt("its sha256 is not %s, or its size not %d", c.ref.SHA256, c.ref.Size)
 	}
 	return n, err

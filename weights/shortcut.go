@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// minDelta is how many bytes of tensors' files must have changed for a delta to be worth its making.
+	// minDelta is how many bytes of tensors' files must have changed for a
+	// delta to be worth its making.
 	minDelta = 1 << 20
 	// deltaTime bounds how long a version waits for its delta.
 	deltaTime = 10 * time.Minute
@@ -27,18 +28,21 @@ const (
 // maxDelta is the size in bytes up to which a delta is worth its reading in place of so many.
 func maxDelta(changed int64) int64 { return changed / 10 * 7 }
 
-// Delta tells how a version's files of tensors follow from those of an older one, all of them, also those that did not change. Nobody has to trust it: what comes of
-// it counts when it has the digests that the manifest names.
+// Delta tells how a version's files of tensors follow from those of an older one, all of them, also
+// those that did not change. Nobody has to trust it: what comes of it counts when it has the
+// digests that the manifest names.
 type Delta struct {
 	Base         int64  `json:"base"`          // the older version
 	BaseManifest string `json:"base_manifest"` // the SHA-256 of its manifest
 	storage.Ref         // of the delta; see package delta
 }
 
-// DeltaKey is the key of the object that describes a version's Delta: weights/<policy>/v000012/delta.json.
+// DeltaKey is the key of the object that describes a version's Delta:
+// weights/<policy>/v000012/delta.json.
 func DeltaKey(policy string, version int64) string { return folder(policy, version) + "/delta.json" }
 
-// deltaObject is where a delta lies that the publisher made: both versions are written once, and what is encoded follows from them. A trainer's lies at its FileKey.
+// deltaObject is where a delta lies that the publisher made: both versions are written once, and
+// what is encoded follows from them. A trainer's lies at its FileKey.
 func deltaObject(policy string, version, base int64) string {
 	return fmt.Sprintf("%s/from-v%06d%s", folder(policy, version), base, delta.Extension)
 }
@@ -78,8 +82,9 @@ func decodeDelta(data []byte, policy string, version int64) (*Delta, error) {
 	return &d, nil
 }
 
-// addDelta gives a version whose manifest is written the delta from the version that is current; nil where none is worth it. One that the trainer made stays where
-// it is, and costs nothing: so it may be of small files.
+// addDelta gives a version whose manifest is written the delta from the version that is current;
+// nil where none is worth it. One that the trainer made stays where it is, and costs nothing: so
+// it may be of small files.
 func addDelta(ctx context.Context, s storage.Store, next *Manifest, made *MadeDelta) (*Delta, error) {
 	if made == nil && changedBytes(next, nil) < minDelta {
 		return nil, nil
@@ -104,7 +109,8 @@ func addDelta(ctx context.Context, s storage.Store, next *Manifest, made *MadeDe
 	d := &Delta{Base: base.Version, BaseManifest: present.Manifest.SHA256}
 	switch {
 	case made != nil && made.Base == base.Version && made.Size <= maxDelta(changed):
-		d.Ref, err = admit(ctx, s, next.Policy, File{Name: "a trainer's" + delta.Extension, Ref: made.Ref}, &inspection{})
+		d.Ref, err = admit(ctx, s, next.Policy, File{Name: "a trainer's" + delta.Extension, Ref: made.Ref},
+			&inspection{})
 	case changed < minDelta:
 		return nil, nil
 	default:

@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
-// trained are the files of a model of 1.5 MiB after so many steps, each of which changes one element of 64.
+// trained are the files of a model of 1.5 MiB after so many steps, each of which
+// changes one element of 64.
 func trained(t *testing.T, steps int) []weights.Content {
 	t.Helper()
 	values := make([]byte, 3<<19)
@@ -32,10 +33,12 @@ func trained(t *testing.T, steps int) []weights.Content {
 		}
 	}
 	var model bytes.Buffer
-	if err := safetensors.Write(&model, []safetensors.Data{{Name: "w", Dtype: safetensors.BF16, Shape: []int64{int64(len(values) / 2)}, Bytes: values}}, nil); err != nil {
+	if err := safetensors.Write(&model, []safetensors.Data{{Name: "w", Dtype: safetensors.BF16,
+		Shape: []int64{int64(len(values) / 2)}, Bytes: values}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	return []weights.Content{{Name: "model.safetensors", Data: model.Bytes()}, {Name: "config.json", Data: fmt.Appendf(nil, `{"steps": %d}`, steps)}}
+	return []weights.Content{{Name: "model.safetensors", Data: model.Bytes()},
+		{Name: "config.json", Data: fmt.Appendf(nil, `{"steps": %d}`, steps)}}
 }
 
 func publishTrained(t *testing.T, s storage.Store, version int64, files []weights.Content) *weights.Published {
@@ -65,12 +68,14 @@ func TestDeltas(t *testing.T) {
 	if again, err := weights.FetchDelta(t.Context(), s, "repair", 2); err != nil || *again != *d {
 		t.Errorf("it is described as %+v, %v", again, err)
 	}
-	if again := publishTrained(t, s, 2, trained(t, 1)); again.Delta == nil || *again.Delta != *d || again.Ref != second.Ref {
+	if again := publishTrained(t, s, 2, trained(t, 1)); again.Delta == nil || *again.Delta != *d ||
+		again.Ref != second.Ref {
 		t.Errorf("published again: %+v, %v", again.Delta, again.NoDelta)
 	}
 	settings := trained(t, 1)
 	settings[1].Data = []byte("{}")
-	for version, files := range map[int64][]weights.Content{3: settings, 4: {{Name: "model.safetensors", Data: small(t)}}} {
+	for version, files := range map[int64][]weights.Content{3: settings,
+		4: {{Name: "model.safetensors", Data: small(t)}}} {
 		if got := publishTrained(t, s, version, files); got.Delta != nil || got.NoDelta != nil {
 			t.Errorf("version %d has %+v, %v", version, got.Delta, got.NoDelta)
 		}
@@ -111,10 +116,12 @@ func TestNoDelta(t *testing.T) {
 	if err := s.Delete(t.Context(), second.Manifest.Files[0].Key); err != nil {
 		t.Fatal(err)
 	}
-	if third := publishTrained(t, s, 3, trained(t, 2)); third.Delta != nil || !errors.Is(third.NoDelta, storage.ErrNotFound) || third.Current != 3 {
+	if third := publishTrained(t, s, 3, trained(t, 2)); third.Delta != nil ||
+		!errors.Is(third.NoDelta, storage.ErrNotFound) || third.Current != 3 {
 		t.Errorf("%+v", third)
 	}
-	for _, text := range []string{"", "null", `{"base":7}`, `{"base":0,"base_manifest":"","key":"weights/repair/current","sha256":"","size":1}`} {
+	for _, text := range []string{"", "null", `{"base":7}`,
+		`{"base":0,"base_manifest":"","key":"weights/repair/current","sha256":"","size":1}`} {
 		if err := s.Put(t.Context(), weights.DeltaKey("repair", 3), []byte(text)); err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +131,8 @@ func TestNoDelta(t *testing.T) {
 	}
 }
 
-// TestMadeDeltaIsVerified: a trainer's delta of other bytes than it names does not become the version's, which is whole without it.
+// TestMadeDeltaIsVerified: a trainer's delta of other bytes than it names does not become the
+// version's, which is whole without it.
 func TestMadeDeltaIsVerified(t *testing.T) {
 	s := store(t)
 	publishTrained(t, s, 1, trained(t, 0))
@@ -137,17 +145,20 @@ func TestMadeDeltaIsVerified(t *testing.T) {
 		files = append(files, weights.File{Name: content.Name, Ref: ref})
 	}
 	digest := storage.Digest([]byte("a delta"))
-	made := &weights.MadeDelta{Base: 1, Ref: storage.Ref{Key: weights.FileKey("repair", digest), SHA256: digest, Size: 7}}
+	made := &weights.MadeDelta{Base: 1, Ref: storage.Ref{Key: weights.FileKey("repair", digest),
+		SHA256: digest, Size: 7}}
 	if err := s.Put(t.Context(), made.Key, []byte("another")); err != nil {
 		t.Fatal(err)
 	}
 	published, err := weights.PublishFrom(t.Context(), s, "repair", 2, files, made)
-	if err != nil || published.Delta != nil || !errors.Is(published.NoDelta, storage.ErrCorrupt) || published.Current != 2 {
+	if err != nil || published.Delta != nil || !errors.Is(published.NoDelta, storage.ErrCorrupt) ||
+		published.Current != 2 {
 		t.Errorf("%+v, %v", published, err)
 	}
 }
 
-// TestDeltaCrashAtEveryWrite: a publisher that dies at any write leaves the version before, and the next one makes the objects that an undisturbed one makes.
+// TestDeltaCrashAtEveryWrite: a publisher that dies at any write leaves the version before, and the
+// next one makes the objects that an undisturbed one makes.
 func TestDeltaCrashAtEveryWrite(t *testing.T) {
 	contents := func(s storage.Store) (all []string) {
 		for info, err := range s.List(t.Context(), "weights/") {
@@ -186,7 +197,8 @@ func TestDeltaCrashAtEveryWrite(t *testing.T) {
 	}
 }
 
-// TestMadeDeltaCrashAtEveryWrite: the same of a version whose trainer uploaded a delta and no file of tensors; two publishers at once finish what a dead one began.
+// TestMadeDeltaCrashAtEveryWrite: the same of a version whose trainer uploaded a delta and no file
+// of tensors; two publishers at once finish what a dead one began.
 func TestMadeDeltaCrashAtEveryWrite(t *testing.T) {
 	next, elsewhere := trained(t, 1), store(t)
 	publishTrained(t, elsewhere, 1, trained(t, 0))
@@ -203,7 +215,8 @@ func TestMadeDeltaCrashAtEveryWrite(t *testing.T) {
 		return ref
 	}
 	digest := storage.Digest(next[0].Data)
-	model := weights.File{Name: next[0].Name, Ref: storage.Ref{Key: weights.FileKey("repair", digest), SHA256: digest, Size: int64(len(next[0].Data))}}
+	model := weights.File{Name: next[0].Name, Ref: storage.Ref{Key: weights.FileKey("repair", digest), SHA256: digest,
+		Size: int64(len(next[0].Data))}}
 	writes := 0
 	for ; ; writes++ {
 		s := store(t)
@@ -226,14 +239,16 @@ func TestMadeDeltaCrashAtEveryWrite(t *testing.T) {
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() {
-				if published, err := publish(s); err != nil || published.Delta == nil || published.Delta.Ref != made.Ref {
+				if published, err := publish(s); err != nil || published.Delta == nil ||
+					published.Delta.Ref != made.Ref {
 					t.Errorf("after %d writes: %+v, %v", writes, published, err)
 				}
 			})
 		}
 		both.Wait()
 		wantCurrent(t, s, 2)
-		if _, contents, err := weights.Fetch(t.Context(), s, "repair", 2); err != nil || !bytes.Equal(contents[0].Data, next[0].Data) {
+		if _, contents, err := weights.Fetch(t.Context(), s, "repair", 2); err != nil ||
+			!bytes.Equal(contents[0].Data, next[0].Data) {
 			t.Errorf("after %d writes: %v", writes, err)
 		}
 	}

@@ -12,7 +12,8 @@ import (
 	"sync/atomic"
 )
 
-// shortestCredential is how many bytes a credential has that is looked for: a shorter one is found in texts that have nothing to do with it.
+// shortestCredential is how many bytes a credential has that is looked for: a shorter one is found
+// in texts that have nothing to do with it.
 const shortestCredential = 12
 
 // shortestEncoded is how many letters of an encoded secret are looked for.
@@ -29,7 +30,8 @@ var credentials struct {
 	clean atomic.Pointer[strings.Replacer]
 }
 
-// Conceal lets Clean take a credential of this process out of texts: a key of the store, of inference servers, of the gateway.
+// Conceal lets Clean take a credential of this process out of texts: a key of the store, of
+// inference servers, of the gateway.
 func Conceal(secrets ...string) {
 	c := &credentials
 	c.mutex.Lock()
@@ -45,7 +47,10 @@ func Conceal(secrets ...string) {
 		c.forms = append(c.forms, Forms(secret)...)
 	}
 	// Of two that begin at one place the longer one goes.
-	slices.SortFunc(c.forms, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b)) })
+	slices.SortFunc(c.forms, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)),
+			strings.Compare(a, b))
+	})
 	c.forms = slices.Compact(c.forms)
 	var pairs []string
 	for _, form := range c.forms {
@@ -56,7 +61,8 @@ func Conceal(secrets ...string) {
 	}
 }
 
-// Clean is a text without the credentials of this process, also where they are escaped, or part of a text that is encoded as base64 or in hexadecimal digits.
+// Clean is a text without the credentials of this process, also where they are escaped, or part of
+// a text that is encoded as base64 or in hexadecimal digits.
 func Clean(text string) string {
 	if r := credentials.clean.Load(); r != nil {
 		return r.Replace(text)

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestClean: a credential goes out of a text in every form, wherever it begins in what is encoded; what is left is as it was.
+// TestClean: a credential goes out of a text in every form, wherever it begins in what is encoded;
+// what is left is as it was.
 func TestClean(t *testing.T) {
 	const secret = "sk+w0rd/with\"öther=signs 123"
 	if text := "nothing is known: " + secret; Clean(text) != text {
@@ -25,12 +26,17 @@ func TestClean(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, text := range map[string]string{
-				"plain": whole, "quoted": fmt.Sprintf("%q", whole), "JSON": string(inJSON), "hex": hex.EncodeToString([]byte(whole)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(whole))),
-				"query": url.QueryEscape(whole), "path": url.PathEscape(whole), "lower": lowerEscapes(url.QueryEscape(whole)),
-				"base64": base64.StdEncoding.EncodeToString([]byte(whole)), "raw": base64.RawStdEncoding.EncodeToString([]byte(whole)), "URL": base64.URLEncoding.EncodeToString([]byte(whole)),
+				"plain": whole, "quoted": fmt.Sprintf("%q", whole), "JSON": string(inJSON),
+				"hex": hex.EncodeToString([]byte(whole)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(whole))),
+				"query": url.QueryEscape(whole), "path": url.PathEscape(whole),
+				"lower":  lowerEscapes(url.QueryEscape(whole)),
+				"base64": base64.StdEncoding.EncodeToString([]byte(whole)),
+				"raw":    base64.RawStdEncoding.EncodeToString([]byte(whole)),
+				"URL":    base64.URLEncoding.EncodeToString([]byte(whole)),
 			} {
 				got := Clean("at " + text + " end")
-				if !strings.Contains(got, Credential) || !strings.HasPrefix(got, "at ") || !strings.HasSuffix(got, " end") || len(got) > len(Credential)+3*(before+after)+20 {
+				if !strings.Contains(got, Credential) || !strings.HasPrefix(got, "at ") ||
+					!strings.HasSuffix(got, " end") || len(got) > len(Credential)+3*(before+after)+20 {
 					t.Errorf("%s, %d before and %d behind: %s of %s", name, before, after, got, text)
 				}
 			}

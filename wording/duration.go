@@ -27,7 +27,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 // days are the weeks and days that a duration begins with.
 var days = regexp.MustCompile(`^(?:(\d{1,4})w)?(?:(\d{1,4})d)?`)
 
-// ParseDuration reads a duration as time.ParseDuration does, and one that begins with weeks and days of 24 hours: 2w, 7d, 1d12h.
+// ParseDuration reads a duration as time.ParseDuration does, and one that begins with weeks and
+// days of 24 hours: 2w, 7d, 1d12h.
 func ParseDuration(text string) (time.Duration, error) {
 	found := days.FindStringSubmatch(text)
 	weeks, _ := strconv.Atoi(found[1])

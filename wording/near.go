@@ -8,7 +8,8 @@ import (
 // shortestBeginning is how many letters the beginning of a name has at least to stand for the name.
 const shortestBeginning = 3
 
-// Suggestion ends a sentence about a name that nobody knows with the known one that is near to it: `, did you mean "run"?`; "" where none is near.
+// Suggestion ends a sentence about a name that nobody knows with the known one that is near to it:
+// `, did you mean "run"?`; "" where none is near.
 func Suggestion(name string, known []string) string {
 	near := Nearest(name, known)
 	if near == "" {
@@ -17,8 +18,9 @@ func Suggestion(name string, known []string) string {
 	return fmt.Sprintf(", did you mean %q?", near)
 }
 
-// Nearest is the known name that takes the fewest letters to change, at most two or a third of them and not all, or that begins with the name; "" where there is none. Of two that are as near, the one
-// with the same first letter is meant: that letter is rarely wrong.
+// Nearest is the known name that takes the fewest letters to change, at most two or a third of them
+// and not all, or that begins with the name; "" where there is none. Of two that are as near, the
+// one with the same first letter is meant: that letter is rarely wrong.
 func Nearest(name string, known []string) (best string) {
 	least := min(max(2, len(name)/3), len(name)-1) + 1
 	for _, each := range known {

@@ -2,7 +2,8 @@ package wording
 
 import "testing"
 
-// TestNear: a name is taken for one that few changes make of it, or that it begins, and for none where that would be a guess.
+// TestNear: a name is taken for one that few changes make of it, or that it begins, and for none
+// where that would be a guess.
 func TestNear(t *testing.T) {
 	known := []string{"show", "run", "list", "staleness", "gap", "id", "turns"}
 	for name, want := range map[string]string{

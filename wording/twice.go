@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Twice is a key that an object in a JSON document has twice; "" for none. Each reader decides for itself which of the values counts, so that such a document says nothing.
+// Twice is a key that an object in a JSON document has twice; "" for none. Each reader decides for
+// itself which of the values counts, so that such a document says nothing.
 func Twice(document []byte) (key string) {
 	type object struct {
 		keys  map[string]bool // nil of a list

@@ -1,5 +1,5 @@
-// Package wording says what is wrong with a text in the words of JSON and YAML. The decoders say it in those of Go's
-// types, which nobody knows who wrote the text.
+// Package wording says what is wrong with a text in the words of JSON and YAML. The decoders say it
+// in those of Go's types, which nobody knows who wrote the text.
 package wording
 
 import (

@@ -24,7 +24,8 @@ type outer struct {
 	In inner `json:"in" yaml:"in"`
 }
 
-// TestPlain: both decoders say which type is wanted and which was given, without the names of Go's types.
+// TestPlain: both decoders say which type is wanted and which was given, without
+// the names of Go's types.
 func TestPlain(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"in":{"count":"3"}}`:              "`in.count` must be an integer, got a string",

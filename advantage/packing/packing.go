@@ -1,6 +1,8 @@
-// Package packing spreads training samples over data-parallel ranks and packs each rank's samples into micro-batches.
+// Package packing spreads training samples over data-parallel ranks and packs each rank's
+// samples into micro-batches.
 //
-// All of it is pure and deterministic: the same input gives the same assignment, and ties go to whoever stands first.
+// All of it is pure and deterministic: the same input gives the same assignment, and ties go
+// to whoever stands first.
 package packing
 
 import (
@@ -11,17 +13,20 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// Cost is what a sample of some tokens costs a trainer, in units of one token's share of the layers' matrices.
+// Cost is what a sample of some tokens costs a trainer, in units of one token's share
+// of the layers' matrices.
 type Cost func(tokens int) float64
 
-// hidden is the hidden size that the model of attention assumes, that of models of about eight billion parameters.
+// hidden is the hidden size that the model of attention assumes, that of models of about
+// eight billion parameters.
 const hidden = 4096
 
 // Model finds a cost model by its name in the run file; "" is events.CostTokens.
 //
-// events.CostTokens is n for n tokens. events.CostAttention is n·(1 + n/(6h)): a transformer's forward and backward passes take 96·n·h²·(1 + n/(6h)) operations a
-// layer (Narayanan et al. 2021, arXiv:2104.04473), where the second part is attention. With h = 4096 a sample of 24,576 tokens costs
-// twice what its tokens do.
+// events.CostTokens is n for n tokens. events.CostAttention is n·(1 + n/(6h)): a transformer's
+// forward and backward passes take 96·n·h²·(1 + n/(6h)) operations a layer (Narayanan et al. 2021,
+// arXiv:2104.04473), where the second part is attention. With h = 4096 a sample of 24,576 tokens
+// costs twice what its tokens do.
 func Model(name string) (Cost, error) {
 	switch name {
 	case "", runfile.CostTokens:
@@ -32,8 +37,9 @@ func Model(name string) (Cost, error) {
 	return nil, fmt.Errorf("there is no cost model %q: use %s or %s", name, runfile.CostTokens, runfile.CostAttention)
 }
 
-// Balance gives each item, for example a group of rollouts, the rank that it goes to: the costliest first, each to the rank with the least
-// cost so far (Graham 1969, longest processing time first). No rank gets more than the mean cost plus one item's.
+// Balance gives each item, for example a group of rollouts, the rank that it goes to: the costliest
+// first, each to the rank with the least cost so far (Graham 1969, longest processing time first).
+// No rank gets more than the mean cost plus one item's.
 func Balance(costs []float64, ranks int) []int {
 	load, places := make([]float64, ranks), make([]int, len(costs))
 	for _, item := range descending(len(costs), func(i int) float64 { return costs[i] }) {
@@ -59,13 +65,15 @@ func descending(n int, cost func(i int) float64) []int {
 	return order
 }
 
-// Pack gives each sample of each rank its micro-batch, and says how many micro-batches every rank has: as many as the rank that needs the
-// most, at least one. tokens are the lengths of the samples by rank.
+// Pack gives each sample of each rank its micro-batch, and says how many micro-batches
+// every rank has: as many as the rank that needs the most, at least one. tokens are the
+// lengths of the samples by rank.
 //
-// Samples are packed first fit decreasing (at most 11/9 of the fewest possible, and 6/9 of one: Dósa 2007) by their tokens into
-// micro-batches of at most limit tokens; a longer sample is one by itself. A rank that needs fewer micro-batches splits its costliest
-// ones; where it has too few samples its last ones are empty. The costliest comes first on every rank, so that ranks that wait for
-// each other after every micro-batch wait little.
+// Samples are packed first fit decreasing (at most 11/9 of the fewest possible, and 6/9 of one:
+// Dósa 2007) by their tokens into micro-batches of at most limit tokens; a longer sample is one by
+// itself. A rank that needs fewer micro-batches splits its costliest ones; where it has too few
+// samples its last ones are empty. The costliest comes first on every rank, so that ranks that wait
+// for each other after every micro-batch wait little.
 func Pack(tokens [][]int, limit int, cost Cost) (places [][]int, microBatches int) {
 	bins := make([][]bin, len(tokens))
 	microBatches = 1
@@ -110,7 +118,8 @@ func firstFit(tokens []int, limit int, cost Cost) []bin {
 	return bins
 }
 
-// splitTo splits the costliest micro-batches of several samples until there are count of them, or none is left to split.
+// splitTo splits the costliest micro-batches of several samples until there are count of them,
+// or none is left to split.
 func splitTo(bins []bin, count int, tokens []int, cost Cost) []bin {
 	for len(bins) < count {
 		costliest := -1

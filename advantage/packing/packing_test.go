@@ -26,7 +26,8 @@ func TestModels(t *testing.T) {
 	}{
 		{"", 1000, 1000}, {runfile.CostTokens, 0, 0}, {runfile.CostTokens, 32768, 32768},
 		// 6h = 24,576: there attention costs as much as all matrices do.
-		{runfile.CostAttention, 0, 0}, {runfile.CostAttention, 24576, 2 * 24576}, {runfile.CostAttention, 12288, 1.5 * 12288},
+		{runfile.CostAttention, 0, 0}, {runfile.CostAttention, 24576, 2 * 24576},
+		{runfile.CostAttention, 12288, 1.5 * 12288},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := model(t, c.name)(c.tokens); got != c.want {
@@ -121,8 +122,8 @@ func TestBalanceKeepsItsBound(t *testing.T) {
 	}
 }
 
-// Every sample is in one micro-batch that exists, none is too full, every rank has the same number of them, and a rank has an empty
-// one only when each of its samples has one for itself.
+// Every sample is in one micro-batch that exists, none is too full, every rank has the same number
+// of them, and a rank has an empty one only when each of its samples has one for itself.
 func TestPackConserves(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for round := range 500 {
@@ -172,7 +173,8 @@ func checkRank(t *testing.T, tokens, places []int, count, limit int, cost Cost) 
 	}
 }
 
-// At most 11/9 of the fewest possible micro-batches, and 6/9 of one: whole bins that were cut into pieces say how few are possible.
+// At most 11/9 of the fewest possible micro-batches, and 6/9 of one: whole bins that were cut into
+// pieces say how few are possible.
 func TestFirstFitDecreasingKeepsItsBound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for range 300 {

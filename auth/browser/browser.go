@@ -1,5 +1,6 @@
-// Package browser protects HTTP servers without keys from pages in a browser. Such a server answers whoever reaches its address, and any page that
-// is open in a browser on the same machine can reach that.
+// Package browser protects HTTP servers without keys from pages in a browser. Such a
+// server answers whoever reaches its address, and any page that is open in a browser on
+// the same machine can reach that.
 package browser
 
 import (
@@ -12,8 +13,9 @@ import (
 	"strings"
 )
 
-// Check says why a request must not be answered by a server without keys on this machine, "" if it may be. A page whose own name was made to lead
-// here (DNS rebinding) is told by the Host header, any other page by what the browser says of its origin.
+// Check says why a request must not be answered by a server without keys on this machine, "" if it
+// may be. A page whose own name was made to lead here (DNS rebinding) is told by the Host header,
+// any other page by what the browser says of its origin.
 func Check(r *http.Request) (reason string) {
 	if !loopback(r.Host) {
 		return fmt.Sprintf("the host is %.80q: a server without keys is reached as localhost or 127.0.0.1 only", r.Host)
@@ -28,8 +30,8 @@ func checkOrigin(r *http.Request) (reason string) {
 	return ""
 }
 
-// Guard serves what may be answered on an address. A server that listens beyond this machine answers to hosts that no page's owner can point to
-// it, and to names, which the operator lists.
+// Guard serves what may be answered on an address. A server that listens beyond this machine
+// answers to hosts that no page's owner can point to it, and to names, which the operator lists.
 func Guard(address net.Addr, names []string, next http.Handler) http.Handler {
 	here := loopback(address.String())
 	own, _ := os.Hostname()
@@ -54,11 +56,13 @@ func listed(host string, names []string) bool {
 // private are top-level domains whose names nobody can register.
 var private = []string{".localhost", ".local", ".internal"}
 
-// public reports whether a host is a name that somebody elsewhere may own, and so point to this server (DNS rebinding). Addresses and names of one
-// part, as containers have, are none. No browser sends an empty one.
+// public reports whether a host is a name that somebody elsewhere may own, and so point to this
+// server (DNS rebinding). Addresses and names of one part, as containers have, are none. No
+// browser sends an empty one.
 func public(host string) bool {
 	_, err := netip.ParseAddr(host)
-	return err != nil && strings.Contains(host, ".") && !slices.ContainsFunc(private, func(domain string) bool { return strings.HasSuffix(host, domain) })
+	return err != nil && strings.Contains(host, ".") &&
+		!slices.ContainsFunc(private, func(domain string) bool { return strings.HasSuffix(host, domain) })
 }
 
 // sameOrigin reports whether a request's page, if any, came from the server itself.

@@ -1,18 +1,18 @@
 // Package agent measures what an agent of one's own costs beside the plane's own loop, and what the
 // gateway adds to its requests.
 //
-// The services are the real ones, on an embedded log, a store and sandboxes of this machine, but for
-// the scorer, which answers at once. The inference server is scripted and in this process. The null
-// agent is this program in the sandboxes: it asks for turns by the gateway's address of the loopback
-// and reads the lines of a file that each of them but the last one calls for. The loop has the same
-// prompt, the same tools and the same answers.
+// The services are the real ones, on an embedded log, a store and sandboxes of this machine, but
+// for the scorer, which answers at once. The inference server is scripted and in this process. The
+// null agent is this program in the sandboxes: it asks for turns by the gateway's address of the
+// loopback and reads the lines of a file that each of them but the last one calls for. The loop has
+// the same prompt, the same tools and the same answers.
 //
-// Loop and agents take turns, each on a plane of its own. Processor time is that of this process and
-// of all processes in its sandboxes, less what the null agents have used themselves, as they say at
-// their ends. Then agents are asked with a model that takes so long that turns come at half the pace.
-// Beside them the same conversations are held in this process, with the same server behind a bare
-// proxy. At last harnesses hold conversations by streams, by the gateway and by a bare proxy, at full
-// pace and at half of it.
+// Loop and agents take turns, each on a plane of its own. Processor time is that of this process
+// and of all processes in its sandboxes, less what the null agents have used themselves, as they
+// say at their ends. Then agents are asked with a model that takes so long that turns come at half
+// the pace. Beside them the same conversations are held in this process, with the same server
+// behind a bare proxy. At last harnesses hold conversations by streams, by the gateway and by a
+// bare proxy, at full pace and at half of it.
 package agent
 
 import (
@@ -69,9 +69,11 @@ type Result struct {
 	// Loop and Agent are the medians of both sides.
 	Loop  Side `json:"loop"`
 	Agent Side `json:"agent"`
-	// Ratio is the median over the pairs of the processor time of an agent's rollout, without the agent's own, to that of the loop's.
+	// Ratio is the median over the pairs of the processor time of an agent's rollout, without the
+	// agent's own, to that of the loop's.
 	Ratio float64 `json:"agent_vs_loop_cpu"`
-	// RestartSeconds is how long an agent takes that is started anew, from its start to its first new request, for each recorded turn: there are Recorded.
+	// RestartSeconds is how long an agent takes that is started anew, from its start to its first
+	// new request, for each recorded turn: there are Recorded.
 	RestartSeconds float64 `json:"restart_s_per_turn"`
 	Recorded       int     `json:"recorded_turns"`
 	// Whole is until the end of an answer, at half load: as agents see it, and by a bare proxy.
@@ -87,8 +89,8 @@ type Result struct {
 // Side is the plane's own loop, or agents.
 type Side struct {
 	RolloutsPerSecond float64 `json:"rollouts_s"`
-	// CPU is the processor time of a rollout in ms: of this process, log and scripted server included,
-	// and of all that runs in sandboxes but the agents themselves, which use Own.
+	// CPU is the processor time of a rollout in ms: of this process, log and scripted server
+	// included, and of all that runs in sandboxes but the agents themselves, which use Own.
 	CPU float64 `json:"cpu_ms_per_rollout"`
 	Own float64 `json:"own_cpu_ms_per_rollout,omitempty"`
 }
@@ -159,7 +161,8 @@ func sides(ctx context.Context, l layer, r *Result, line, now func(string)) (beg
 		}
 		loops, agents, ratios = append(loops, loop), append(agents, agent), append(ratios, agent.CPU/loop.CPU)
 		line(fmt.Sprintf("pair %d of %d: loop %.1f rollouts/s, %.1f ms each; agents %.1f rollouts/s, %.1f ms each and %.1f ms of their own; ratio %.2f",
-			pair+1, r.Pairs, loop.RolloutsPerSecond, loop.CPU, agent.RolloutsPerSecond, agent.CPU, agent.Own, ratios[pair]))
+			pair+1, r.Pairs, loop.RolloutsPerSecond, loop.CPU, agent.RolloutsPerSecond, agent.CPU,
+			agent.Own, ratios[pair]))
 	}
 	r.Loop, r.Agent, r.Ratio = median(loops), median(agents), figures.Median(ratios)
 	return begin, nil
@@ -174,6 +177,7 @@ func median(sides []Side) Side {
 		return figures.Median(values)
 	}
 	return Side{
-		of(func(s Side) float64 { return s.RolloutsPerSecond }), of(func(s Side) float64 { return s.CPU }), of(func(s Side) float64 { return s.Own }),
+		of(func(s Side) float64 { return s.RolloutsPerSecond }), of(func(s Side) float64 { return s.CPU }),
+		of(func(s Side) float64 { return s.Own }),
 	}
 }

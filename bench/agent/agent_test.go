@@ -15,7 +15,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestRun: loop and agents make the same rollouts, an agent that is lost has its turns from the log, and each way to the model has its figures.
+// TestRun: loop and agents make the same rollouts, an agent that is lost has its turns from the
+// log, and each way to the model has its figures.
 func TestRun(t *testing.T) {
 	sandboxtest.Require(t)
 	o := Options{Rollouts: 4, Turns: 4, Tokens: 16, AtOnce: 2, Pairs: 1, Dir: t.TempDir()}
@@ -27,7 +28,8 @@ func TestRun(t *testing.T) {
 	if lines != 1 || r.Loop.RolloutsPerSecond <= 0 || r.Agent.RolloutsPerSecond <= 0 {
 		t.Errorf("%d lines, %+v", lines, r)
 	}
-	// The agents' own time is in no figure but its own: a process of Go takes a millisecond at least.
+	// The agents' own time is in no figure but its own: a process of Go
+	// takes a millisecond at least.
 	if r.Loop.CPU < 1 || r.Agent.CPU < 1 || r.Loop.Own != 0 || r.Agent.Own < 1 || r.Ratio != r.Agent.CPU/r.Loop.CPU {
 		t.Errorf("loop %+v, agents %+v: ratio %g", r.Loop, r.Agent, r.Ratio)
 	}
@@ -35,7 +37,8 @@ func TestRun(t *testing.T) {
 		t.Errorf("started anew: %g s a turn of %d", r.RestartSeconds, r.Recorded)
 	}
 	for what, b := range map[string]Beside{"whole": r.Whole, "first": r.First} {
-		if b.Gateway.Count != 4*3 || b.Proxy.Count == 0 || b.PerSecond <= 0 || b.Gateway.P50 > b.Gateway.P99 || b.Gateway.P99 <= 0 ||
+		if b.Gateway.Count != 4*3 || b.Proxy.Count == 0 || b.PerSecond <= 0 ||
+			b.Gateway.P50 > b.Gateway.P99 || b.Gateway.P99 <= 0 ||
 			b.Proxy.P50 > b.Proxy.P99 || b.Proxy.P99 <= 0 {
 			t.Errorf("%s: %+v", what, b)
 		}
@@ -47,7 +50,8 @@ func TestRun(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for name, o := range map[string]Options{
-		"no group": {Rollouts: 3}, "one turn": {Turns: 1}, "few tokens": {Tokens: 8}, "none at once": {AtOnce: -1}, "no pairs": {Pairs: -1},
+		"no group": {Rollouts: 3}, "one turn": {Turns: 1}, "few tokens": {Tokens: 8}, "none at once": {AtOnce: -1},
+		"no pairs": {Pairs: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Run(t.Context(), o, func(string) {}, func(string) {}); err == nil {

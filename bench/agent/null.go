@@ -62,7 +62,8 @@ func actNull() error {
 	if err := json.Unmarshal(text, &begin); err != nil {
 		return err
 	}
-	turns, err := converse(context.Background(), http.DefaultClient, os.Getenv("OPENAI_BASE_URL"), begin, false, folder(".").readLines)
+	turns, err := converse(context.Background(), http.DefaultClient, os.Getenv("OPENAI_BASE_URL"), begin,
+		false, folder(".").readLines)
 	if err != nil {
 		return err
 	}
@@ -92,12 +93,14 @@ type call struct {
 	} `json:"function"`
 }
 
-// converse asks for turns until one calls no tool. The message of each answer is repeated as it came. With an error it gives the turns before that.
+// converse asks for turns until one calls no tool. The message of each answer is repeated as it
+// came. With an error it gives the turns before that.
 func converse(ctx context.Context, client *http.Client, base string, begin beginning, stream bool,
 	tool func(arguments string) (string, error)) (turns []took, err error) {
 	messages := slices.Clone(begin.Messages)
 	for {
-		body, err := json.Marshal(map[string]any{"model": "bench", "messages": messages, "tools": begin.Tools, "stream": stream})
+		body, err := json.Marshal(map[string]any{"model": "bench", "messages": messages,
+			"tools": begin.Tools, "stream": stream})
 		if err != nil {
 			return turns, err
 		}
@@ -128,7 +131,8 @@ func converse(ctx context.Context, client *http.Client, base string, begin begin
 }
 
 // ask asks for one turn.
-func ask(ctx context.Context, client *http.Client, base string, body []byte, stream bool) (said json.RawMessage, t took, err error) {
+func ask(ctx context.Context, client *http.Client, base string, body []byte,
+	stream bool) (said json.RawMessage, t took, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/chat/completions", bytes.NewReader(body))
 	if err != nil {
 		return nil, t, err

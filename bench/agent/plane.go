@@ -63,11 +63,13 @@ func makeLayer(ctx context.Context, folder string) (l layer, err error) {
 		return l, err
 	}
 	files := filepath.Join(folder, "files")
-	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(filepath.Join(files, "agent"), text, 0o755)); err != nil {
+	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(filepath.Join(files, "agent"),
+		text, 0o755)); err != nil {
 		return l, err
 	}
 	built, err := agents.Builder{Store: l.store, Scratch: folder}.Build(ctx, agents.Profile{
-		Name: "null", Install: agents.Install{Files: files}, Command: []string{program, agents.Instruction}, Check: []string{program, checked},
+		Name: "null", Install: agents.Install{Files: files}, Command: []string{program, agents.Instruction},
+		Check: []string{program, checked},
 	})
 	if err != nil {
 		return l, err
@@ -98,7 +100,8 @@ func withPlane(ctx context.Context, o Options, l layer, f func(*bench) error) er
 	server := &scripted.Server{Tokens: o.Tokens}
 	server.Begin(o.Turns, nil, nil)
 	return plane.With(ctx, path, server, map[string]plane.Service{
-		"querysampler": querysampler.Run, "advantagecalculator": advantagecalculator.Run, "trainerfeeder": trainerfeeder.Run, "intake": intake.Run,
+		"querysampler": querysampler.Run, "advantagecalculator": advantagecalculator.Run,
+		"trainerfeeder": trainerfeeder.Run, "intake": intake.Run,
 		"generator": plane.Generator, "toolrunner": b.tools, "scorer": plane.NullScorer,
 	}, func(p *plane.Plane) error {
 		b.Plane = p
@@ -171,14 +174,16 @@ func (b *bench) withAgent(ctx context.Context, cfg *runfile.RunConfig, begin beg
 	}
 	text, err := json.Marshal(begin)
 	cfg.Agent = &runfile.Agent{
-		Layer: b.layer.digest, Command: []string{program, runfile.InstructionArgument}, Files: map[string]string{beginningFile: string(text)},
+		Layer: b.layer.digest, Command: []string{program, runfile.InstructionArgument},
+		Files: map[string]string{beginningFile: string(text)},
 	}
 	return err
 }
 
 var errDone = errors.New("done")
 
-// until follows a run to the event at which done says so. A rollout that fails ends the measurement.
+// until follows a run to the event at which done says so. A rollout that
+// fails ends the measurement.
 func (b *bench) until(ctx context.Context, run string, done func(e events.Event) (bool, error)) error {
 	err := b.Log.Follow(ctx, run, 1, "", func(e events.Event) error {
 		switch e.Type {

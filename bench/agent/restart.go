@@ -10,10 +10,12 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// restartTurns is how many recorded turns an agent has that is started anew: so many that its start says little.
+// restartTurns is how many recorded turns an agent has that is started anew: so many
+// that its start says little.
 const restartTurns = 100
 
-// restart loses an agent behind recorded turns and takes the time from its next start until it asks for a new one.
+// restart loses an agent behind recorded turns and takes the time from its next start
+// until it asks for a new one.
 func restart(ctx context.Context, l layer, begin beginning, r *Result, now func(string)) error {
 	o := r.Options
 	o.AtOnce = 1
@@ -21,13 +23,14 @@ func restart(ctx context.Context, l layer, begin beginning, r *Result, now func(
 		var mu sync.Mutex
 		var again time.Time // when the first new turn was asked for
 		lost := false
-		b.Server.Begin(restartTurns+1, &scripted.Gates{Turns: []int{restartTurns}, Rollouts: 1, Reached: func(ctx context.Context, _ int) {
-			b.runner.lose()
-			<-ctx.Done() // so that nobody hears the answer
-			mu.Lock()
-			defer mu.Unlock()
-			lost = true
-		}}, func(turn int) {
+		b.Server.Begin(restartTurns+1, &scripted.Gates{Turns: []int{restartTurns}, Rollouts: 1,
+			Reached: func(ctx context.Context, _ int) {
+				b.runner.lose()
+				<-ctx.Done() // so that nobody hears the answer
+				mu.Lock()
+				defer mu.Unlock()
+				lost = true
+			}}, func(turn int) {
 			now(fmt.Sprintf("an agent to be lost behind %d turns: turn %d", restartTurns, turn))
 			mu.Lock()
 			defer mu.Unlock()

@@ -21,8 +21,10 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// side measures one side: agents, where there is something for them to begin with. Otherwise it is the loop, and begun is what that begins with.
-func side(ctx context.Context, o Options, l layer, begin *beginning, now func(string)) (s Side, begun beginning, err error) {
+// side measures one side: agents, where there is something for them to begin with. Otherwise it is
+// the loop, and begun is what that begins with.
+func side(ctx context.Context, o Options, l layer, begin *beginning,
+	now func(string)) (s Side, begun beginning, err error) {
 	var before time.Duration
 	err = withPlane(ctx, o, l, func(b *bench) error {
 		// The first rollouts of a plane pay for what is made once.
@@ -89,7 +91,8 @@ type made struct {
 }
 
 // rollouts makes some, by agents where there is something for them to begin with.
-func (b *bench) rollouts(ctx context.Context, count int, begin *beginning, progress func(scored int)) (m made, err error) {
+func (b *bench) rollouts(ctx context.Context, count int, begin *beginning,
+	progress func(scored int)) (m made, err error) {
 	cfg, err := b.config(ctx, count)
 	if err != nil {
 		return m, err
@@ -116,7 +119,8 @@ func (b *bench) rollouts(ctx context.Context, count int, begin *beginning, progr
 		case events.RolloutFinishedType:
 			finished, err := events.Data[events.RolloutFinished](e)
 			if err == nil && (finished.Turns != b.o.Turns || finished.Samples != 1 || finished.TextOnly) {
-				err = fmt.Errorf("%s: %d turns in %d samples, text only: %t", e.ID, finished.Turns, finished.Samples, finished.TextOnly)
+				err = fmt.Errorf("%s: %d turns in %d samples, text only: %t", e.ID, finished.Turns,
+					finished.Samples, finished.TextOnly)
 			}
 			return false, err
 		case events.WorkspaceAnsweredType:
@@ -135,7 +139,8 @@ func (b *bench) rollouts(ctx context.Context, count int, begin *beginning, progr
 	return m, err
 }
 
-// half takes the time of agents' requests with a model that takes so long that turns come at half the pace, beside a bare proxy.
+// half takes the time of agents' requests with a model that takes so long that turns come at half
+// the pace, beside a bare proxy.
 func half(ctx context.Context, l layer, begin beginning, r *Result, now func(string)) error {
 	return withPlane(ctx, r.Options, l, func(b *bench) error {
 		if _, err := b.rollouts(ctx, groupSize, &begin, func(int) {}); err != nil {
@@ -187,14 +192,17 @@ func (b *bench) pause(turnsPerSecond float64) time.Duration {
 	return each
 }
 
-// bare holds conversations by a bare proxy, half as many at once as there are rollouts, as long as f does something.
-func (b *bench) bare(ctx context.Context, stream bool, begin beginning, f func() error) (conversations [][]took, err error) {
+// bare holds conversations by a bare proxy, half as many at once as there are rollouts, as
+// long as f does something.
+func (b *bench) bare(ctx context.Context, stream bool, begin beginning,
+	f func() error) (conversations [][]took, err error) {
 	target, err := url.Parse(strings.TrimSuffix(b.URL, "/v1"))
 	if err != nil {
 		return nil, err
 	}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, ErrorLog: log.New(io.Discard, "", 0), // its clients leave
+		// its clients leave
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, ErrorLog: log.New(io.Discard, "", 0),
 	})
 	defer proxy.Close()
 	at := max(1, b.o.AtOnce/2)

@@ -18,8 +18,8 @@ import (
 	"github.com/rondo-rl/rondo/services/gateway"
 )
 
-// streams takes the time until the first words of harnesses' streams: at full pace, then at half of it
-// beside a bare proxy. The stream of a run's own agent begins when the whole answer is there.
+// streams takes the time until the first words of harnesses' streams: at full pace, then at half of
+// it beside a bare proxy. The stream of a run's own agent begins when the whole answer is there.
 func streams(ctx context.Context, l layer, begin beginning, r *Result, now func(string)) error {
 	return withPlane(ctx, r.Options, l, func(b *bench) error {
 		base, run, stop, err := b.harnesses(ctx)
@@ -29,7 +29,8 @@ func streams(ctx context.Context, l layer, begin beginning, r *Result, now func(
 		defer stop()
 		hold := func(what string) (conversations [][]took, perSecond float64, err error) {
 			began := time.Now()
-			conversations, err = b.hold(ctx, base, run, begin, func(n int) { now(fmt.Sprintf("%s: %d of %d conversations", what, n, r.Rollouts)) })
+			conversations, err = b.hold(ctx, base, run, begin,
+				func(n int) { now(fmt.Sprintf("%s: %d of %d conversations", what, n, r.Rollouts)) })
 			return conversations, float64(r.Rollouts*r.Turns) / time.Since(began).Seconds(), err
 		}
 		_, full, err := hold("streams at full pace")
@@ -40,7 +41,8 @@ func streams(ctx context.Context, l layer, begin beginning, r *Result, now func(
 		first := func(t took) time.Duration { return t.first }
 		proxied, err := b.bare(ctx, true, begin, func() error {
 			conversations, perSecond, err := hold("streams at half of that")
-			r.First.Gateway, r.First.PerSecond = latency(conversations, each/2, first), perSecond // the words begin in the middle of the model's time
+			// the words begin in the middle of the model's time
+			r.First.Gateway, r.First.PerSecond = latency(conversations, each/2, first), perSecond
 			return err
 		})
 		r.First.Proxy = latency(proxied, each/2, first)
@@ -71,7 +73,8 @@ func (b *bench) harnesses(ctx context.Context) (base, run string, stop func(), e
 }
 
 // hold holds as many conversations by streams as there are rollouts.
-func (b *bench) hold(ctx context.Context, base, run string, begin beginning, progress func(n int)) (conversations [][]took, err error) {
+func (b *bench) hold(ctx context.Context, base, run string, begin beginning,
+	progress func(n int)) (conversations [][]took, err error) {
 	c, closeIdle := client(b.o.AtOnce)
 	defer closeIdle()
 	var mu sync.Mutex

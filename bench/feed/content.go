@@ -16,14 +16,16 @@ const (
 	sampledShare = 0.75
 	// turnTokens is how long a turn is, prompt and generation together.
 	turnTokens = 512
-	// copied is the share of tokens that repeat an earlier passage: agents read a file, quote it and edit it.
+	// copied is the share of tokens that repeat an earlier passage: agents read a
+	// file, quote it and edit it.
 	copied = 0.5
 	// passage is the mean length of what is repeated.
 	passage = 24
 )
 
-// content makes token ids and log-probabilities with the statistics of agents' conversations about code: ids are
-// Zipf-distributed with repeated passages, log-probabilities mostly near 0, with all of their 24 bits in use.
+// content makes token ids and log-probabilities with the statistics of agents' conversations about
+// code: ids are Zipf-distributed with repeated passages, log-probabilities mostly near 0, with all
+// of their 24 bits in use.
 type content struct {
 	rng  *rand.Rand
 	zipf *rand.Zipf
@@ -81,8 +83,10 @@ func (c *content) trajectory(run, group, rollout string, tokens int) *storage.Tr
 			role = "user"
 		}
 		t.Messages = append(t.Messages,
-			storage.Message{Index: 2 * turn, Turn: turn, Role: role, TokenIDs: prompt, Logprobs: make([]float32, len(prompt)), LossMask: make([]bool, len(prompt)), PolicyVersion: -1},
-			storage.Message{Index: 2*turn + 1, Turn: turn, Role: "assistant", TokenIDs: answer, Logprobs: c.logprobs(sampled),
+			storage.Message{Index: 2 * turn, Turn: turn, Role: role, TokenIDs: prompt,
+				Logprobs: make([]float32, len(prompt)), LossMask: make([]bool, len(prompt)), PolicyVersion: -1},
+			storage.Message{Index: 2*turn + 1, Turn: turn, Role: "assistant", TokenIDs: answer,
+				Logprobs: c.logprobs(sampled),
 				LossMask: slices.Repeat([]bool{true}, sampled), PolicyVersion: 1, FinishReason: "tool_calls"})
 	}
 	return t

@@ -1,9 +1,10 @@
-// Package feed measures the way of finished rollouts to the trainer: pushed to the log and the store, composed
-// into batches by the trainer feeder, and pulled out of the store into arrays.
+// Package feed measures the way of finished rollouts to the trainer: pushed to the log and the
+// store, composed into batches by the trainer feeder, and pulled out of the store into arrays.
 //
-// Beside push and pull stand the raw write and read of the same bytes, and beside push plain appends to NATS, in the same run on the same disk. Nothing is mocked: the
-// log is an embedded server, the batches are the feeder's own, and the memory that a backlog takes is that of a feeder in a
-// process of its own.
+// Beside push and pull stand the raw write and read of the same bytes, and beside push plain
+// appends to NATS, in the same run on the same disk. Nothing is mocked: the log is an embedded
+// server, the batches are the feeder's own, and the memory that a backlog takes is that of a feeder
+// in a process of its own.
 package feed
 
 import (
@@ -53,7 +54,8 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	for _, n := range o.Lengths {
 		if n < 16 || n > 1<<20 || o.Tokens < n*groupSize || o.Tokens > 1<<28 {
-			return o, fmt.Errorf("%d tokens in trajectories of %d: a turn needs a group of %d, and at most %d tokens", o.Tokens, n, groupSize, 1<<28)
+			return o, fmt.Errorf("%d tokens in trajectories of %d: a turn needs a group of %d, and at most %d tokens",
+				o.Tokens, n, groupSize, 1<<28)
 		}
 	}
 	for _, n := range o.Backlogs {
@@ -85,7 +87,8 @@ type Turn struct {
 	Compose      float64 `json:"compose_mtok_s"`
 	Pull         float64 `json:"pull_mtok_s"`
 	RawRead      float64 `json:"raw_read_mtok_s"`
-	// BytesPerToken at rest of ids, log-probabilities and loss mask, and of the whole trajectory file.
+	// BytesPerToken at rest of ids, log-probabilities and loss mask, and of
+	// the whole trajectory file.
 	BytesPerToken float64 `json:"bytes_per_token"`
 	FilePerToken  float64 `json:"file_bytes_per_token"`
 	// LogPerToken is what id and log-probability of a sampled token take in the events of its turn.

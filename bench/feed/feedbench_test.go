@@ -8,7 +8,8 @@ import (
 )
 
 func TestRun(t *testing.T) {
-	o := Options{Lengths: []int{256, 1000}, Tokens: 32000, Durability: []time.Duration{100 * time.Millisecond}, Dir: t.TempDir()}
+	o := Options{Lengths: []int{256, 1000}, Tokens: 32000,
+		Durability: []time.Duration{100 * time.Millisecond}, Dir: t.TempDir()}
 	var said []string
 	r, err := Run(t.Context(), o, func(line string) { said = append(said, line) })
 	if err != nil {
@@ -18,17 +19,20 @@ func TestRun(t *testing.T) {
 		t.Fatalf("%d turns, said %q: %+v", len(r.Turns), said, r)
 	}
 	for _, turn := range r.Turns {
-		for name, speed := range map[string]float64{"push": turn.Push, "raw write": turn.RawWrite, "raw append": turn.RawAppend, "compose": turn.Compose, "pull": turn.Pull, "raw read": turn.RawRead} {
+		for name, speed := range map[string]float64{"push": turn.Push, "raw write": turn.RawWrite,
+			"raw append": turn.RawAppend, "compose": turn.Compose, "pull": turn.Pull, "raw read": turn.RawRead} {
 			if speed <= 0 {
 				t.Errorf("%d tokens: %s took no time at all or for ever: %+v", turn.Tokens, name, turn)
 			}
 		}
-		// An id has 18 bits, three of four tokens a log-probability of 32, and repetition is at most half.
+		// An id has 18 bits, three of four tokens a log-probability of 32, and
+		// repetition is at most half.
 		if turn.LogPerToken < 3 || turn.LogPerToken > 6 {
 			t.Errorf("%d tokens: %.2f bytes on the log for each that was sampled", turn.Tokens, turn.LogPerToken)
 		}
 		if turn.BytesPerToken < 1 || turn.BytesPerToken > 8.2 || turn.FilePerToken <= turn.BytesPerToken {
-			t.Errorf("%d tokens: %.2f bytes per token, %.2f of the file", turn.Tokens, turn.BytesPerToken, turn.FilePerToken)
+			t.Errorf("%d tokens: %.2f bytes per token, %.2f of the file", turn.Tokens,
+				turn.BytesPerToken, turn.FilePerToken)
 		}
 	}
 }

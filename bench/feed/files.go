@@ -33,13 +33,14 @@ func (t *Turn) measureFiles(ctx context.Context, p plane, rollouts []*rollout, l
 	return err
 }
 
-// logBytes is what id and log-probability of a sampled token take in the events of a trajectory's turns: what their bodies have more than those
-// of the same turns without sampled tokens.
+// logBytes is what id and log-probability of a sampled token take in the events of a trajectory's
+// turns: what their bodies have more than those of the same turns without sampled tokens.
 func logBytes(t *storage.Trajectory) (float64, error) {
 	bytes, sampled := 0, 0
 	for i := 1; i < len(t.Messages); i += 2 {
 		asked, answer := t.Messages[i-1], t.Messages[i]
-		turn := events.TurnSampled{Turn: int(answer.Turn), PromptDelta: asked.TokenIDs, TokenIDs: answer.TokenIDs, Logprobs: answer.Logprobs, PolicyVersion: answer.PolicyVersion}
+		turn := events.TurnSampled{Turn: int(answer.Turn), PromptDelta: asked.TokenIDs, TokenIDs: answer.TokenIDs,
+			Logprobs: answer.Logprobs, PolicyVersion: answer.PolicyVersion}
 		whole, err := events.Encode(turn)
 		if err != nil {
 			return 0, err
@@ -54,7 +55,8 @@ func logBytes(t *storage.Trajectory) (float64, error) {
 	return float64(bytes) / float64(sampled), nil
 }
 
-// tokenBytes is what ids, log-probabilities and mask take of a file: what the file has more than one that lacks them.
+// tokenBytes is what ids, log-probabilities and mask take of a file: what the file has more
+// than one that lacks them.
 func tokenBytes(t *storage.Trajectory, size, tokens int) (float64, error) {
 	bare := *t
 	bare.Messages = make([]storage.Message, len(t.Messages))

@@ -19,10 +19,12 @@ import (
 	"github.com/rondo-rl/rondo/events/embedded"
 )
 
-// backlogTokens is the length of the trajectories that wait. Their bytes are in the store: a longer one takes no more memory.
+// backlogTokens is the length of the trajectories that wait. Their bytes are in the store: a longer
+// one takes no more memory.
 const backlogTokens = 1024
 
-// memory measures a feeder, in a process of its own, that has folded a backlog of groups and whose trainer does not come.
+// memory measures a feeder, in a process of its own, that has folded a backlog of groups and
+// whose trainer does not come.
 func memory(ctx context.Context, o Options, groups int) (m Memory, err error) {
 	m.Groups = groups
 	options := embedded.Options{SyncInterval: 100 * time.Millisecond, Listen: "127.0.0.1:0", Token: rand.Text()}
@@ -37,7 +39,8 @@ func memory(ctx context.Context, o Options, groups int) (m Memory, err error) {
 				rollouts = append(rollouts, &rollout{id: t.Rollout, group: group, trajectory: &t})
 			}
 		}
-		if err := errors.Join(p.start(ctx, rollouts), each(ctx, rollouts, p.push), p.complete(ctx, rollouts)); err != nil {
+		if err := errors.Join(p.start(ctx, rollouts), each(ctx, rollouts, p.push),
+			p.complete(ctx, rollouts)); err != nil {
 			return fmt.Errorf("prepare: %w", err)
 		}
 		return m.measure(ctx, o, p)
@@ -45,7 +48,8 @@ func memory(ctx context.Context, o Options, groups int) (m Memory, err error) {
 	return m, err
 }
 
-// measure starts a feeder and looks at its memory when it has folded the backlog: then it answers the last fact with a batch.
+// measure starts a feeder and looks at its memory when it has folded the backlog: then it answers
+// the last fact with a batch.
 func (m *Memory) measure(ctx context.Context, o Options, p plane) error {
 	var said bytes.Buffer
 	feeder := exec.CommandContext(ctx, o.Rondo, "service", "trainerfeeder", "--store", p.objects,

@@ -123,7 +123,8 @@ func (p plane) withFeeder(ctx context.Context, f func() error) error {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- trainerfeeder.Run(ctx, pipeline.Env{
-			Log: p.log, Dir: state, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), Metrics: prometheus.NewRegistry(), Instance: "bench",
+			Log: p.log, Dir: state, Logger: slog.New(slog.NewTextHandler(os.Stderr,
+				&slog.HandlerOptions{Level: slog.LevelWarn})), Metrics: prometheus.NewRegistry(), Instance: "bench",
 		})
 	}()
 	err = f()
@@ -146,7 +147,8 @@ func (p plane) batches(ctx context.Context, n int) (files []storage.Ref, err err
 		if len(files) == n {
 			return done
 		}
-		consumed := fact(events.BatchConsumedType, feed, events.Ordinal(ready.Step), events.BatchConsumed{Step: ready.Step})
+		consumed := fact(events.BatchConsumedType, feed, events.Ordinal(ready.Step),
+			events.BatchConsumed{Step: ready.Step})
 		consumed.Prev = e.Seq
 		_, err = p.append(ctx, consumed)
 		return err

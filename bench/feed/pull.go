@@ -55,7 +55,8 @@ func pullGo(ctx context.Context, _ Options, p plane, files []storage.Ref) (token
 	return tokens, seconds, err
 }
 
-// pullPython has the Python client read the files into numpy arrays; it takes the time itself, without its start.
+// pullPython has the Python client read the files into numpy arrays; it takes the time
+// itself, without its start.
 func pullPython(ctx context.Context, o Options, p plane, files []storage.Ref) (tokens int, seconds float64, err error) {
 	list := filepath.Join(filepath.Dir(p.objects), "files.json")
 	text, err := json.Marshal(files)

@@ -35,15 +35,17 @@ func writeRaw(ctx context.Context, folder string, files [][]byte) error {
 	return work.Wait()
 }
 
-// appendRaw publishes a message for each pushed rollout, as many at once as are pushed, to a stream with the server's defaults. A message is as large as
-// the rollout's event with its headers, and has a subject of its own, too.
+// appendRaw publishes a message for each pushed rollout, as many at once as are pushed, to a stream
+// with the server's defaults. A message is as large as the rollout's event with its headers, and
+// has a subject of its own, too.
 func (p plane) appendRaw(ctx context.Context, rollouts []*rollout) (seconds float64, err error) {
 	sizes, err := p.finishedSizes(ctx)
 	if err != nil {
 		return 0, err
 	}
 	js := p.log.JetStream()
-	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "BENCH_RAW", Subjects: []string{"bench.raw.*"}, Storage: jetstream.FileStorage}); err != nil {
+	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "BENCH_RAW", Subjects: []string{"bench.raw.*"},
+		Storage: jetstream.FileStorage}); err != nil {
 		return 0, err
 	}
 	return timed(func() error {
@@ -54,7 +56,8 @@ func (p plane) appendRaw(ctx context.Context, rollouts []*rollout) (seconds floa
 	})
 }
 
-// finishedSizes are the bytes of headers and data of the events that a push has appended, by their sequences.
+// finishedSizes are the bytes of headers and data of the events that a push has
+// appended, by their sequences.
 func (p plane) finishedSizes(ctx context.Context) (map[uint64]int, error) {
 	consumer, err := p.log.JetStream().OrderedConsumer(ctx, events.RunStream(run), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{events.Event{Run: run, Type: events.RolloutFinishedType, Entity: "*"}.Subject()},

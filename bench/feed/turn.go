@@ -99,11 +99,13 @@ func each(ctx context.Context, rollouts []*rollout, do func(context.Context, *ro
 func (p plane) start(ctx context.Context, rollouts []*rollout) error {
 	return each(ctx, rollouts, func(ctx context.Context, r *rollout) error {
 		if r.id == events.RolloutID(r.group, 0) {
-			if _, err := p.append(ctx, fact(events.GroupOpenedType, r.group, "0", events.GroupOpened{Task: task, Size: groupSize})); err != nil {
+			if _, err := p.append(ctx, fact(events.GroupOpenedType, r.group,
+				"0", events.GroupOpened{Task: task, Size: groupSize})); err != nil {
 				return err
 			}
 		}
-		last, err := p.append(ctx, fact(events.RolloutStartedType, r.id, "0", events.RolloutStarted{Group: r.group, Task: task, Deadline: time.Now().Add(time.Hour)}))
+		last, err := p.append(ctx, fact(events.RolloutStartedType, r.id,
+			"0", events.RolloutStarted{Group: r.group, Task: task, Deadline: time.Now().Add(time.Hour)}))
 		r.started = last.Seq
 		return err
 	})
@@ -115,7 +117,8 @@ func (p plane) push(ctx context.Context, r *rollout) error {
 	if err != nil {
 		return err
 	}
-	if r.file, err = storage.PutPacked(ctx, p.log.Store(), "runs/"+run+"/trajectories/"+r.id, ".arrow", data); err != nil {
+	if r.file, err = storage.PutPacked(ctx, p.log.Store(), "runs/"+run+"/trajectories/"+r.id,
+		".arrow", data); err != nil {
 		return err
 	}
 	finished := events.NewRolloutFinished(r.trajectory)
@@ -146,7 +149,8 @@ func (p plane) complete(ctx context.Context, rollouts []*rollout) error {
 		if err != nil {
 			return err
 		}
-		e := fact(events.GroupCompletedType, rollouts[at].group, "0", events.GroupCompleted{Task: task, Estimator: "mean_centred", Members: members})
+		e := fact(events.GroupCompletedType, rollouts[at].group,
+			"0", events.GroupCompleted{Task: task, Estimator: "mean_centred", Members: members})
 		e.Prev = opened.Seq
 		if _, err := p.append(ctx, e); err != nil {
 			return err

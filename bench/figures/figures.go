@@ -36,7 +36,8 @@ func Resident() (float64, error) {
 	return 0, errors.New("/proc/self/status has no VmRSS")
 }
 
-// Median of values, of which there is one at least: the mean of the middle two where their number is even.
+// Median of values, of which there is one at least: the mean of the middle two
+// where their number is even.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)

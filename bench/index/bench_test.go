@@ -7,13 +7,15 @@ func TestSize(t *testing.T) {
 	if err := r.size(t.Context(), Options{Queries: 4}, t.TempDir(), 2000, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
-	if s := r.Sizes[0]; s.Recall10 < 0.95 || s.Recall10 > 1 || s.WarmP50 <= 0 || s.ColdP99 < s.ColdP50 || s.BytesPerChunk < dimensions || s.BytesPerChunk > 5000 {
+	if s := r.Sizes[0]; s.Recall10 < 0.95 || s.Recall10 > 1 || s.WarmP50 <= 0 || s.ColdP99 < s.ColdP50 ||
+		s.BytesPerChunk < dimensions || s.BytesPerChunk > 5000 {
 		t.Errorf("measured %+v", s)
 	}
 }
 
 func TestOptions(t *testing.T) {
-	if o, err := (Options{}).withDefaults(); err != nil || o.Questions != 1000 || o.Times != 10 || len(o.Chunks) != 3 || o.Queries != 50 {
+	if o, err := (Options{}).withDefaults(); err != nil || o.Questions != 1000 || o.Times != 10 ||
+		len(o.Chunks) != 3 || o.Queries != 50 {
 		t.Errorf("defaults %+v, %v", o, err)
 	}
 	for _, o := range []Options{{Questions: 1}, {Times: -1}, {Queries: 1}, {Chunks: []int{10}}} {

@@ -1,7 +1,9 @@
-// Package index measures the index of code: how well it finds, what it costs to make and to keep, and how soon it answers.
+// Package index measures the index of code: how well it finds, what it costs to make and to keep,
+// and how soon it answers.
 //
-// All of it is done by what users have: trees are brought up to date by index/update and searched by index/search, in a store in a
-// temporary directory. What a store elsewhere adds is its round trips, of which a cold query needs three.
+// All of it is done by what users have: trees are brought up to date by index/update and searched
+// by index/search, in a store in a temporary directory. What a store elsewhere adds is its round
+// trips, of which a cold query needs three.
 package index
 
 import (
@@ -22,7 +24,8 @@ import (
 type Options struct {
 	// Questions about each standard library; default 1000.
 	Questions int `json:"questions"`
-	// Times is how many times as large as the standard library of Go the second tree is; default 10, 1 leaves it out.
+	// Times is how many times as large as the standard library of Go the second tree is;
+	// default 10, 1 leaves it out.
 	Times int `json:"times"`
 	// Chunks are the sizes of the indexes that are asked; default 10,000, 100,000 and 1,000,000.
 	Chunks []int `json:"chunks"`
@@ -39,8 +42,10 @@ func (o Options) withDefaults() (Options, error) {
 		o.Chunks = []int{10_000, 100_000, 1_000_000}
 	}
 	o.Queries = cmp.Or(o.Queries, 50)
-	if o.Questions < 10 || o.Questions > 100_000 || o.Times < 1 || o.Times > 100 || o.Queries < 2 || o.Queries > 10_000 {
-		return o, fmt.Errorf("questions %d, times %d, queries %d: must be 10 to 100000, 1 to 100, 2 to 10000", o.Questions, o.Times, o.Queries)
+	if o.Questions < 10 || o.Questions > 100_000 || o.Times < 1 || o.Times > 100 ||
+		o.Queries < 2 || o.Queries > 10_000 {
+		return o, fmt.Errorf("questions %d, times %d, queries %d: must be 10 to 100000, 1 to 100, 2 to 10000",
+			o.Questions, o.Times, o.Queries)
 	}
 	for _, n := range o.Chunks {
 		if n < 1000 || n > 4_000_000 {
@@ -85,7 +90,8 @@ func Run(ctx context.Context, o Options, show func(string)) (r Result, err error
 	return r, nil
 }
 
-// took is what something took, in milliseconds: of the clock, and of all processors together, which says more on a machine that is busy.
+// took is what something took, in milliseconds: of the clock, and of all processors together, which
+// says more on a machine that is busy.
 type took struct{ passed, processor float64 }
 
 func measure(do func() error) (took, error) {

@@ -19,7 +19,8 @@ type Quality struct {
 	Language  string `json:"language"`
 	Functions int    `json:"functions"`
 	Questions int    `json:"questions"`
-	// Textbook is BM25 over parts of identifiers alone, for comparison with what others publish; BM25 is the index's own, the harder rival.
+	// Textbook is BM25 over parts of identifiers alone, for comparison with what others publish;
+	// BM25 is the index's own, the harder rival.
 	Textbook quality.Score `json:"textbook"`
 	BM25     quality.Score `json:"bm25"`
 	Vectors  quality.Score `json:"vectors"`
@@ -35,7 +36,8 @@ func (r *Result) quality(ctx context.Context, o Options, folder string, show fun
 		read func(context.Context) ([]functions.Function, error)
 	}{{"go", quality.Go}, {"python", quality.Python}} {
 		list, err := language.read(ctx)
-		if missing := errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist); missing && language.name != "go" {
+		if missing := errors.Is(err, exec.ErrNotFound) ||
+			errors.Is(err, fs.ErrNotExist); missing && language.name != "go" {
 			show(fmt.Sprintf("quality: left out %s: %v", language.name, err))
 			continue
 		}
@@ -59,9 +61,11 @@ func (r *Result) quality(ctx context.Context, o Options, folder string, show fun
 			name  string
 			rank  quality.Ranking
 			score *quality.Score
-		}{{"textbook BM25", set.Textbook().Rank, &q.Textbook}, {"BM25", index.ByWords, &q.BM25}, {"vectors", index.ByVectors, &q.Vectors}, {"fusion", index.ByBoth, &q.Fusion}} {
+		}{{"textbook BM25", set.Textbook().Rank, &q.Textbook}, {"BM25", index.ByWords, &q.BM25},
+			{"vectors", index.ByVectors, &q.Vectors}, {"fusion", index.ByBoth, &q.Fusion}} {
 			*way.score, err = set.Score(ctx, way.rank, func(n int) {
-				show(fmt.Sprintf("quality: %s by %s: %d of %d questions", language.name, way.name, n, len(set.Questions)))
+				show(fmt.Sprintf("quality: %s by %s: %d of %d questions", language.name,
+					way.name, n, len(set.Questions)))
 			})
 			if err != nil {
 				return err

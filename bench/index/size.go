@@ -19,7 +19,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/dir"
 )
 
-// Size is how soon an index of so many chunks answers, and how near it comes to an exact search for the nearest vectors.
+// Size is how soon an index of so many chunks answers, and how near it comes to an exact search
+// for the nearest vectors.
 type Size struct {
 	Chunks  int     `json:"chunks"`
 	WarmP50 float64 `json:"warm_p50_ms"`
@@ -97,7 +98,8 @@ func (c *cloud) write(ctx context.Context, base *segment.Base, show func(string)
 		for i := first; i < min(first+perFile, c.chunks); i++ {
 			var id [16]byte
 			binary.LittleEndian.PutUint64(id[:], uint64(i)+1)
-			f.Chunks = append(f.Chunks, segment.Chunk{ID: id, Start: i, End: i + 1, FirstLine: 1, LastLine: 1, Words: c.words(i), Vector: c.vector(i, false)})
+			f.Chunks = append(f.Chunks, segment.Chunk{ID: id, Start: i, End: i + 1, FirstLine: 1, LastLine: 1,
+				Words: c.words(i), Vector: c.vector(i, false)})
 		}
 		if err := w.Put(ctx, f); err != nil {
 			return nil, err
@@ -124,7 +126,8 @@ func (c *cloud) nearest(vectors [][]float32, show func(string)) [][]int {
 				sum += x * v[j]
 			}
 			if list := best[q]; len(list) < 10 || sum > list[9].dot {
-				at, _ := slices.BinarySearchFunc(list, sum, func(n near, sum float32) int { return cmp.Compare(sum, n.dot) })
+				at, _ := slices.BinarySearchFunc(list, sum,
+					func(n near, sum float32) int { return cmp.Compare(sum, n.dot) })
 				list = slices.Insert(list, at, near{i, sum})
 				best[q] = list[:min(10, len(list))]
 			}
@@ -210,7 +213,8 @@ func (r *Result) size(ctx context.Context, o Options, folder string, chunks int,
 		cold, coldCPU = append(cold, one.passed), append(coldCPU, one.processor)
 	}
 	s.WarmCPU, s.ColdCPU = percentile(warmCPU, 0.5), percentile(coldCPU, 0.5)
-	s.WarmP50, s.WarmP99, s.ColdP50, s.ColdP99 = percentile(warm, 0.5), percentile(warm, 0.99), percentile(cold, 0.5), percentile(cold, 0.99)
+	s.WarmP50, s.WarmP99, s.ColdP50, s.ColdP99 = percentile(warm, 0.5), percentile(warm, 0.99),
+		percentile(cold, 0.5), percentile(cold, 0.99)
 	r.Sizes = append(r.Sizes, s)
 	return nil
 }

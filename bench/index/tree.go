@@ -30,7 +30,8 @@ type Tree struct {
 	UnchangedCPU  float64  `json:"unchanged_cpu_ms"`
 	BytesPerChunk float64  `json:"bytes_per_chunk"`
 	Updates       []Update `json:"updates"`
-	// GrepMS is what a search for one word in all files takes, by ripgrep or else by grep; QueryMS one by the index.
+	// GrepMS is what a search for one word in all files takes, by ripgrep or else by grep;
+	// QueryMS one by the index.
 	Grep    string  `json:"grep"`
 	GrepMS  float64 `json:"grep_ms"`
 	QueryMS float64 `json:"query_ms"`
@@ -105,7 +106,8 @@ func measureTree(ctx context.Context, folder string, times int, show func(string
 	if err != nil {
 		return t, err
 	}
-	t.FullMS, t.FullCPU, t.UnchangedMS, t.UnchangedCPU = full.passed, full.processor, unchanged.passed, unchanged.processor
+	t.FullMS, t.FullCPU, t.UnchangedMS, t.UnchangedCPU = full.passed, full.processor,
+		unchanged.passed, unchanged.processor
 	if err := t.search(ctx, &f, source); err != nil {
 		return t, err
 	}
@@ -125,7 +127,8 @@ func measureTree(ctx context.Context, folder string, times int, show func(string
 			}
 			taken, processor = append(taken, one.passed), append(processor, one.processor)
 		}
-		t.Updates = append(t.Updates, Update{min(round.files, len(files)), percentile(taken, 0.5), percentile(processor, 0.5)})
+		t.Updates = append(t.Updates, Update{min(round.files, len(files)), percentile(taken, 0.5),
+			percentile(processor, 0.5)})
 	}
 	return t, nil
 }
@@ -161,7 +164,8 @@ func (t *Tree) search(ctx context.Context, f *update.Folder, source string) erro
 // identifiers of four letters and more: shorter ones are keywords and the like.
 var identifiers = regexp.MustCompile(`[A-Za-z][A-Za-z0-9]{3,}`)
 
-// copies writes the standard library so many times: the second and further ones with other identifiers, so that no chunk is like another.
+// copies writes the standard library so many times: the second and further ones with other
+// identifiers, so that no chunk is like another.
 func copies(ctx context.Context, to string, times int) ([]string, error) {
 	list, err := quality.Go(ctx)
 	if err != nil {
@@ -185,7 +189,8 @@ func copies(ctx context.Context, to string, times int) ([]string, error) {
 				return nil, err
 			}
 			if copied > 0 {
-				content = identifiers.ReplaceAllFunc(content, func(word []byte) []byte { return fmt.Appendf(nil, "%sC%d", word, copied) })
+				content = identifiers.ReplaceAllFunc(content,
+					func(word []byte) []byte { return fmt.Appendf(nil, "%sC%d", word, copied) })
 			}
 			at := filepath.Join(to, fmt.Sprintf("copy%d", copied), name)
 			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
@@ -206,7 +211,8 @@ func edit(name string, number int) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "\nfunc added%d() string {\n\treturn %q\n}\n", number, strings.Repeat(fmt.Sprint("added", number, " "), 3))
+	_, err = fmt.Fprintf(f, "\nfunc added%d() string {\n\treturn %q\n}\n", number,
+		strings.Repeat(fmt.Sprint("added", number, " "), 3))
 	if closed := f.Close(); err == nil {
 		err = closed
 	}

@@ -19,7 +19,8 @@ const everyTurn = 5
 // leastRequests are sent again of a tenth of short rollouts, too: of a few the time says little.
 const leastRequests = 200
 
-// requests takes what conversations' requests of the turns from one to before another use alone: encode, post, answer, read, decode. As many are under way at once as rollouts were: what the
+// requests takes what conversations' requests of the turns from one to before another use alone:
+// encode, post, answer, read, decode. As many are under way at once as rollouts were: what the
 // caches and the garbage collector take depends on it.
 func requests(ctx context.Context, s *scripted.Server, url string, rollouts, from, to int) (cost, error) {
 	var last inference.Request
@@ -53,7 +54,8 @@ func requests(ctx context.Context, s *scripted.Server, url string, rollouts, fro
 	return used().since(began, rollouts*each), err
 }
 
-// askedAgain are the requests of a conversation that are sent again, of the turns from one to before another; last is its last one so far. Their messages are written beforehand: to write them
+// askedAgain are the requests of a conversation that are sent again, of the turns from one to
+// before another; last is its last one so far. Their messages are written beforehand: to write them
 // is not the protocol's cost, but that of the program.
 func askedAgain(last inference.Request, from, to int) (asked []inference.Request, err error) {
 	begins := 0 // messages before the turn's answer

@@ -1,9 +1,13 @@
-// Package long measures what a turn costs in long rollouts: whether it grows with the number of turns before it.
+// Package long measures what a turn costs in long rollouts: whether it grows with the
+// number of turns before it.
 //
-// The services are the real ones, on an embedded log, a store and sandboxes of this machine. The inference server is scripted and in this process: it answers at once,
-// with token ids and log-probabilities. A request has the whole conversation in it, and its answer the ids of the whole prompt, so the cost of carrying these must grow. It is
-// measured apart: behind each tenth of the rollouts, while these wait, the same client sends the same requests to the same server, and no more, and what that takes is subtracted. Their messages
-// are written before that: to write them, and to look at the ids that come back, is the services' own work.
+// The services are the real ones, on an embedded log, a store and sandboxes of this machine. The
+// inference server is scripted and in this process: it answers at once, with token ids and
+// log-probabilities. A request has the whole conversation in it, and its answer the ids of the
+// whole prompt, so the cost of carrying these must grow. It is measured apart: behind each tenth of
+// the rollouts, while these wait, the same client sends the same requests to the same server, and
+// no more, and what that takes is subtracted. Their messages are written before that: to write
+// them, and to look at the ids that come back, is the services' own work.
 package long
 
 import (
@@ -58,7 +62,8 @@ type Result struct {
 	Go      string   `json:"go"`
 	CPUs    int      `json:"cpus"`
 	Lengths []Length `json:"by_length"`
-	// CPURatio is Own of a turn in the last tenth of the longest rollouts to Own of a turn of the shortest; BytesRatio is the same of the bytes on the log.
+	// CPURatio is Own of a turn in the last tenth of the longest rollouts to Own of a turn of the
+	// shortest; BytesRatio is the same of the bytes on the log.
 	CPURatio float64 `json:"cpu_ratio"`
 	// CPURatioMean is Own of a mean turn of the longest to that of a mean turn of the shortest.
 	CPURatioMean float64 `json:"cpu_ratio_mean"`
@@ -66,26 +71,31 @@ type Result struct {
 	// CPURatio1000 and CPURatioMean1000 are the same where the lengths are those of their names.
 	CPURatio1000     float64 `json:"cpu_ratio_1000_to_100,omitempty"`
 	CPURatioMean1000 float64 `json:"cpu_ratio_mean_1000_to_100,omitempty"`
-	// AllocatedRatio compares Allocated as CPURatio compares Own. It does not depend on what else the machine does.
+	// AllocatedRatio compares Allocated as CPURatio compares Own. It does not depend on
+	// what else the machine does.
 	AllocatedRatio     float64 `json:"allocated_ratio"`
 	AllocatedRatio1000 float64 `json:"allocated_ratio_1000_to_100,omitempty"`
 	LogPerToken        float64 `json:"log_bytes_per_sampled_token"` // of the longest
-	// RSS is the largest resident memory of the process, with log, services and scripted server in it, and HeapRatio the live memory behind the longest rollouts to that
-	// behind the shortest.
+	// RSS is the largest resident memory of the process, with log, services and scripted server in
+	// it, and HeapRatio the live memory behind the longest rollouts to that behind the shortest.
 	RSS       float64 `json:"rss_mib"`
 	HeapRatio float64 `json:"heap_ratio"`
 }
 
-// Length is what was measured of rollouts of one length. Times are of this process, in milliseconds of processor time for a turn.
+// Length is what was measured of rollouts of one length. Times are of this process, in milliseconds
+// of processor time for a turn.
 type Length struct {
 	Turns int `json:"turns"`
-	// CPU is all, the scripted server included, and Requests what the same requests take alone: in the client and in the server.
+	// CPU is all, the scripted server included, and Requests what the same requests take alone: in
+	// the client and in the server.
 	CPU      float64 `json:"cpu_ms"`
 	Requests float64 `json:"requests_ms"`
-	// Own is the difference: that of the services, the log and the store. Parts has it by the tenths of the rollouts.
+	// Own is the difference: that of the services, the log and the store. Parts has it by
+	// the tenths of the rollouts.
 	Own   float64   `json:"own_ms"`
 	Parts []float64 `json:"own_ms_by_tenth"`
-	// Allocated is what a turn allocates beside its request, and AllocatedRequests what that takes, in kB; Objects counts what is allocated beside the request.
+	// Allocated is what a turn allocates beside its request, and AllocatedRequests what that takes,
+	// in kB; Objects counts what is allocated beside the request.
 	Allocated         float64   `json:"own_allocated_kb"`
 	AllocatedRequests float64   `json:"requests_allocated_kb"`
 	AllocatedParts    []float64 `json:"own_allocated_kb_by_tenth"`
@@ -124,7 +134,8 @@ func Run(ctx context.Context, o Options, line, now func(string)) (r Result, err 
 				return fmt.Errorf("rollouts of %d turns: %w", turns, err)
 			}
 			r.Lengths = append(r.Lengths, l)
-			line(fmt.Sprintf("rollouts of %d turns: %.2f ms and %.0f bytes on the log for a turn", turns, l.Own, l.Bytes))
+			line(fmt.Sprintf("rollouts of %d turns: %.2f ms and %.0f bytes on the log for a turn", turns, l.Own,
+				l.Bytes))
 		}
 		return nil
 	})

@@ -27,8 +27,10 @@ func TestRun(t *testing.T) {
 		t.Errorf("the bytes of a turn grow by %.2f: %+v", r.BytesRatio, r.Lengths)
 	}
 	for _, l := range r.Lengths {
-		if l.Allocated < 10 || l.AllocatedRequests < 100 || l.Objects < 100 || len(l.AllocatedParts) != parts || len(l.ObjectsParts) != parts {
-			t.Errorf("a turn of %d allocates %.0f kB, %.0f objects, and its request %.0f kB: %v, %v", l.Turns, l.Allocated, l.Objects, l.AllocatedRequests, l.AllocatedParts, l.ObjectsParts)
+		if l.Allocated < 10 || l.AllocatedRequests < 100 || l.Objects < 100 || len(l.AllocatedParts) != parts ||
+			len(l.ObjectsParts) != parts {
+			t.Errorf("a turn of %d allocates %.0f kB, %.0f objects, and its request %.0f kB: %v, %v", l.Turns,
+				l.Allocated, l.Objects, l.AllocatedRequests, l.AllocatedParts, l.ObjectsParts)
 		}
 	}
 	if r.CPURatio1000 != 0 || r.AllocatedRatio1000 != 0 || r.AllocatedRatio <= 0 || r.RSS <= 0 || r.HeapRatio <= 0 {

@@ -58,7 +58,8 @@ func (l *Length) take(byTenth, requests [parts]cost) {
 		l.CPU, l.Requests, l.Own = l.CPU+all.ms/parts, l.Requests+alone.ms/parts, l.Own+own.ms/parts
 		l.Allocated, l.AllocatedRequests = l.Allocated+own.kb/parts, l.AllocatedRequests+alone.kb/parts
 		l.Objects = l.Objects + own.objects/parts
-		l.Parts, l.AllocatedParts, l.ObjectsParts = append(l.Parts, own.ms), append(l.AllocatedParts, own.kb), append(l.ObjectsParts, own.objects)
+		l.Parts, l.AllocatedParts, l.ObjectsParts = append(l.Parts, own.ms), append(l.AllocatedParts, own.kb),
+			append(l.ObjectsParts, own.objects)
 	}
 }
 
@@ -130,7 +131,8 @@ func (p *bench) bytes(ctx context.Context, run string, rollouts int, l *Length) 
 	return nil
 }
 
-// packedTokens is what ids and log-probabilities take of a turn's event: what it has more than the same without them.
+// packedTokens is what ids and log-probabilities take of a turn's event: what it has more
+// than the same without them.
 func packedTokens(t events.TurnSampled) (int, error) {
 	whole, err := events.Encode(t)
 	if err != nil {

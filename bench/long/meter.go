@@ -30,17 +30,20 @@ type cost struct{ ms, kb, objects float64 }
 // since is what was used since then, for each of some turns.
 func (u usage) since(then usage, turns int) cost {
 	n := float64(turns)
-	return cost{milliseconds(u.time-then.time) / n, float64(u.bytes-then.bytes) / 1000 / n, float64(u.objects-then.objects) / n}
+	return cost{milliseconds(u.time-then.time) / n, float64(u.bytes-then.bytes) / 1000 / n,
+		float64(u.objects-then.objects) / n}
 }
 
 func (c cost) less(d cost) cost { return cost{c.ms - d.ms, c.kb - d.kb, c.objects - d.objects} }
 
-// meter takes what turns use by the tenths of the rollouts. Between two tenths all rollouts wait for their server, and the requests of the tenth are sent again: what the machine does besides,
+// meter takes what turns use by the tenths of the rollouts. Between two tenths all rollouts wait
+// for their server, and the requests of the tenth are sent again: what the machine does besides,
 // and what the heap has in it, is the same for both.
 type meter struct {
 	turns, rollouts int
-	requests        func(ctx context.Context, from, to int) (cost, error) // sends those of the turns from one to before another
-	progress        func(asked int)
+	// sends those of the turns from one to before another
+	requests func(ctx context.Context, from, to int) (cost, error)
+	progress func(asked int)
 
 	mu         sync.Mutex
 	began      usage       // of the tenth
@@ -50,7 +53,8 @@ type meter struct {
 	err        error
 }
 
-// gates are behind each tenth: what the end of one rollout takes is no cost of the others' turns. There is none before the first one, as a new server is asked for one turn at first.
+// gates are behind each tenth: what the end of one rollout takes is no cost of the others' turns.
+// There is none before the first one, as a new server is asked for one turn at first.
 func (m *meter) gates() *scripted.Gates {
 	g := &scripted.Gates{Rollouts: m.rollouts, Reached: m.take}
 	for tenth := range parts {
@@ -81,7 +85,9 @@ func (m *meter) results() (all, alone [parts]cost, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if want := m.turns * m.rollouts; m.asked != want {
-		return all, alone, fmt.Errorf("the server was asked for %d turns, not %d: turns that are asked for again spoil the figures", m.asked, want)
+		return all, alone,
+			fmt.Errorf("the server was asked for %d turns, not %d: turns that are asked for again spoil the figures",
+				m.asked, want)
 	}
 	if m.err != nil {
 		return all, alone, fmt.Errorf("requests alone: %w", m.err)

@@ -22,13 +22,15 @@ type bench struct{ *plane.Plane }
 
 // withPlane gives f a plane that lives as long as f runs.
 func withPlane(ctx context.Context, o Options, f func(*bench) error) error {
-	return plane.With(ctx, o.Dir, &scripted.Server{Tokens: o.Tokens}, services(o), func(p *plane.Plane) error { return f(&bench{p}) })
+	return plane.With(ctx, o.Dir, &scripted.Server{Tokens: o.Tokens}, services(o),
+		func(p *plane.Plane) error { return f(&bench{p}) })
 }
 
 // services are those that a rollout passes.
 func services(o Options) map[string]plane.Service {
 	return map[string]plane.Service{
-		"querysampler": querysampler.Run, "advantagecalculator": advantagecalculator.Run, "trainerfeeder": trainerfeeder.Run, "archiver": archiver.Run,
+		"querysampler": querysampler.Run, "advantagecalculator": advantagecalculator.Run,
+		"trainerfeeder": trainerfeeder.Run, "archiver": archiver.Run,
 		"generator": plane.Generator,
 		"toolrunner": func(ctx context.Context, env pipeline.Env) error {
 			return toolrunner.Run(ctx, env, toolrunner.Options{

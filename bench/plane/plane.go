@@ -1,4 +1,5 @@
-// Package plane runs services in this process, on an embedded log and a store of files, for benchmarks.
+// Package plane runs services in this process, on an embedded log and a store
+// of files, for benchmarks.
 package plane
 
 import (
@@ -46,7 +47,8 @@ type Plane struct {
 }
 
 // With gives f a plane in a directory that lives as long as f runs.
-func With(ctx context.Context, path string, server *scripted.Server, services map[string]Service, f func(*Plane) error) (err error) {
+func With(ctx context.Context, path string, server *scripted.Server, services map[string]Service,
+	f func(*Plane) error) (err error) {
 	script := httptest.NewServer(server)
 	defer script.Close()
 	nats, err := embedded.Start(embedded.Options{Dir: filepath.Join(path, "nats"), SyncInterval: syncEvery})
@@ -141,12 +143,15 @@ const (
 )
 
 // MainText is the file that agents read, four lines a turn.
-var MainText = "package main\n\nimport \"fmt\"\n\nfunc main() {\n" + strings.Repeat("\tfmt.Println(\"a line of a program that agents read\")\n", 80) + "}\n"
+var MainText = "package main\n\nimport \"fmt\"\n\nfunc main() {\n" +
+	strings.Repeat("\tfmt.Println(\"a line of a program that agents read\")\n", 80) + "}\n"
 
-// Config is that of a run of one batch, so many groups of rollouts on one task, which all begin at once.
+// Config is that of a run of one batch, so many groups of rollouts on one task,
+// which all begin at once.
 func (p *Plane) Config(ctx context.Context, groups, size, turns int) (runfile.RunConfig, error) {
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.MinVerifier = "bench", p.URL, size, 1, runfile.VerifierUnguarded
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.MinVerifier = "bench", p.URL, size, 1,
+		runfile.VerifierUnguarded
 	cfg.Feeds, cfg.InFlight = []runfile.Feed{{Name: Feed, GroupsPerBatch: groups}}, 0
 	cfg.Sampling.MaxTokens = p.Server.Tokens
 	cfg.Limits.Turns, cfg.Limits.Tokens, cfg.Limits.Timeout = turns, 1<<30, runfile.Duration(24*time.Hour)
@@ -156,8 +161,9 @@ func (p *Plane) Config(ctx context.Context, groups, size, turns int) (runfile.Ru
 	}
 	tests, err := p.pack(ctx, "test.sh", "echo 1 > /logs/verifier/reward.txt\n")
 	cfg.Tasks = []runfile.TaskSpec{{
-		Name: Task, Digest: NullDigest, Instruction: "Read the program.", Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute),
-		Snapshot: snapshot, Tests: tests,
+		Name: Task, Digest: NullDigest, Instruction: "Read the program.", Workdir: "/app",
+		VerifierTimeout: runfile.Duration(time.Minute),
+		Snapshot:        snapshot, Tests: tests,
 	}}
 	return cfg, err
 }

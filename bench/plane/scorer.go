@@ -15,7 +15,8 @@ const NullDigest = "sha256:null"
 // nullSlots is how many inputs the null scorer has in work at once.
 const nullSlots = 64
 
-// NullScorer answers at once. It consumes, appends and acknowledges as the real one does, with the same runtime, and starts no sandbox.
+// NullScorer answers at once. It consumes, appends and acknowledges as the real one does, with the
+// same runtime, and starts no sandbox.
 func NullScorer(ctx context.Context, env pipeline.Env) error {
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{
 		Name: topology.Scorer, Slots: nullSlots,
@@ -24,7 +25,8 @@ func NullScorer(ctx context.Context, env pipeline.Env) error {
 			if err != nil || r.Over() || r.Finished == nil {
 				return nil, err
 			}
-			scored := events.RolloutScored{Reward: reward(r.ID), TaskDigest: NullDigest, Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly}
+			scored := events.RolloutScored{Reward: reward(r.ID), TaskDigest: NullDigest,
+				Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly}
 			fact, err := r.Next(events.RolloutScoredType, "0", scored)
 			return []events.Event{fact}, err
 		},

@@ -65,17 +65,22 @@ func (w *world) rollout(ctx context.Context, e events.Event) error {
 	h.Write([]byte(e.Entity))
 	rng := rand.New(rand.NewPCG(h.Sum64(), 1))
 	zipf := rand.NewZipf(rng, 1.1, 4, vocabulary)
-	t := &storage.Trajectory{Run: run, Group: started.Group, Rollout: e.Entity, Task: started.Task, StopReason: events.StopFinished, DispatchVersion: started.PolicyVersion}
+	t := &storage.Trajectory{Run: run, Group: started.Group, Rollout: e.Entity, Task: started.Task,
+		StopReason: events.StopFinished, DispatchVersion: started.PolicyVersion}
 	var facts []events.Event
 	for i := range turns {
 		p := newPart(rng, zipf)
 		turn := events.TurnSampled{
-			Turn: i, Content: text(answerBytes), PromptDelta: p.prompt, TokenIDs: p.tokens, Logprobs: p.logprobs, NewSegment: i == 0,
-			PolicyVersion: started.PolicyVersion, FinishReason: "stop", PromptTokens: promptTokens, CompletionTokens: sampled, StartedAt: time.Now().UTC(), LatencyMS: 9,
+			Turn: i, Content: text(answerBytes), PromptDelta: p.prompt, TokenIDs: p.tokens,
+			Logprobs: p.logprobs, NewSegment: i == 0,
+			PolicyVersion: started.PolicyVersion, FinishReason: "stop", PromptTokens: promptTokens,
+			CompletionTokens: sampled, StartedAt: time.Now().UTC(), LatencyMS: 9,
 		}
 		t.Messages = append(t.Messages,
-			storage.Message{Index: int32(2 * i), Turn: int32(i), Role: "user", TokenIDs: p.prompt, Logprobs: make([]float32, promptTokens), LossMask: make([]bool, promptTokens), PolicyVersion: -1},
-			storage.Message{Index: int32(2*i + 1), Turn: int32(i), Role: "assistant", Content: turn.Content, TokenIDs: p.tokens, Logprobs: p.logprobs, LossMask: slices.Repeat([]bool{true}, sampled),
+			storage.Message{Index: int32(2 * i), Turn: int32(i), Role: "user", TokenIDs: p.prompt,
+				Logprobs: make([]float32, promptTokens), LossMask: make([]bool, promptTokens), PolicyVersion: -1},
+			storage.Message{Index: int32(2*i + 1), Turn: int32(i), Role: "assistant", Content: turn.Content,
+				TokenIDs: p.tokens, Logprobs: p.logprobs, LossMask: slices.Repeat([]bool{true}, sampled),
 				PolicyVersion: started.PolicyVersion, FinishReason: "stop"})
 		if i == turns-1 {
 			sampledTurn := fact(events.TurnSampledType, e.Entity, events.Ordinal(i), turn)
@@ -83,13 +88,16 @@ func (w *world) rollout(ctx context.Context, e events.Event) error {
 			facts = append(facts, sampledTurn)
 			break
 		}
-		turn.FinishReason, turn.ToolCalls = "tool_calls", []events.ToolCall{{ID: "c", Name: "run", Arguments: `{"command":"go test ./..."}`}}
+		turn.FinishReason, turn.ToolCalls = "tool_calls",
+			[]events.ToolCall{{ID: "c", Name: "run", Arguments: `{"command":"go test ./..."}`}}
 		sampledTurn := fact(events.TurnSampledType, e.Entity, events.Ordinal(i), turn)
 		sampledTurn.Route = "pool-shell"
-		facts = append(facts, sampledTurn, fact(events.ToolsCompletedType, e.Entity, events.Ordinal(i), events.ToolsCompleted{
-			Turn: i, Results: []events.ToolResult{{CallID: "c", Name: "run", Content: text(toolBytes), StartedAt: time.Now().UTC(), DurationMS: 12}},
-			Runner: "bench", Isolation: "none", Filesystem: "none",
-		}))
+		facts = append(facts, sampledTurn, fact(events.ToolsCompletedType, e.Entity,
+			events.Ordinal(i), events.ToolsCompleted{
+				Turn: i, Results: []events.ToolResult{{CallID: "c", Name: "run", Content: text(toolBytes),
+					StartedAt: time.Now().UTC(), DurationMS: 12}},
+				Runner: "bench", Isolation: "none", Filesystem: "none",
+			}))
 	}
 	file, err := storage.EncodeTrajectory(t)
 	if err != nil {
@@ -102,11 +110,13 @@ func (w *world) rollout(ctx context.Context, e events.Event) error {
 	reward := float64(rng.IntN(2))
 	facts = append(facts,
 		fact(events.RolloutFinishedType, e.Entity, "0", events.RolloutFinished{
-			Task: started.Task, StopReason: events.StopFinished, Turns: turns, Tokens: turns * (promptTokens + sampled), Sampled: turns * sampled, Samples: 1,
+			Task: started.Task, StopReason: events.StopFinished, Turns: turns, Tokens: turns * (promptTokens + sampled),
+			Sampled: turns * sampled, Samples: 1,
 			Trajectory: ref, MinVersion: started.PolicyVersion, MaxVersion: started.PolicyVersion,
 		}),
 		fact(events.RolloutScoredType, e.Entity, "0", events.RolloutScored{
-			Reward: reward, Components: map[string]float64{"reward": reward}, TaskDigest: "sha256:" + started.Task, DurationMS: 20, Trajectory: ref,
+			Reward: reward, Components: map[string]float64{"reward": reward}, TaskDigest: "sha256:" + started.Task,
+			DurationMS: 20, Trajectory: ref,
 		}))
 	_, err = w.append(ctx, e.Seq, facts...)
 	return err

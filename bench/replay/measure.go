@@ -109,8 +109,9 @@ func (p *plane) measureVerify(ctx context.Context, r *Result) (err error) {
 	return nil
 }
 
-// watched waits for a process and gives its largest resident memory in MiB, as the kernel counts it while it runs; 0 where /proc does
-// not say. What a parent is told at the end would count what the parent itself had when it started the process.
+// watched waits for a process and gives its largest resident memory in MiB, as the kernel counts it
+// while it runs; 0 where /proc does not say. What a parent is told at the end would count what the
+// parent itself had when it started the process.
 func watched(pid int, ended <-chan error) (peak float64, err error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

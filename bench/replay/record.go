@@ -46,7 +46,8 @@ func startPlane(ctx context.Context, files string) (p *plane, err error) {
 			p.close()
 		}
 	}()
-	if p.server, err = embedded.Start(embedded.Options{Dir: filepath.Join(files, "nats"), SyncInterval: 100 * time.Millisecond, Listen: "127.0.0.1:0", Token: rand.Text()}); err != nil {
+	if p.server, err = embedded.Start(embedded.Options{Dir: filepath.Join(files, "nats"),
+		SyncInterval: 100 * time.Millisecond, Listen: "127.0.0.1:0", Token: rand.Text()}); err != nil {
 		return p, err
 	}
 	if p.conn, err = p.server.Connect(); err != nil {
@@ -86,13 +87,16 @@ func config(rollouts int) (cfg runfile.RunConfig, recorded int) {
 	cfg.Steps = int64(max(1, rollouts/(groups*groupSize)))
 	for i := range 8 {
 		name := fmt.Sprintf("task-%d", i)
-		blob := storage.Ref{Key: storage.BlobKey(storage.Digest([]byte(name))), SHA256: storage.Digest([]byte(name)), Size: int64(len(name))}
-		cfg.Tasks = append(cfg.Tasks, runfile.TaskSpec{Name: name, Digest: "sha256:" + name, Instruction: text(800), Workdir: "/app", Snapshot: blob, Tests: blob})
+		blob := storage.Ref{Key: storage.BlobKey(storage.Digest([]byte(name))),
+			SHA256: storage.Digest([]byte(name)), Size: int64(len(name))}
+		cfg.Tasks = append(cfg.Tasks, runfile.TaskSpec{Name: name, Digest: "sha256:" + name, Instruction: text(800),
+			Workdir: "/app", Snapshot: blob, Tests: blob})
 	}
 	return cfg, int(cfg.Steps) * groups * groupSize
 }
 
-// record lets the services decide on a run until it closes itself. It gives the rollouts that were trained.
+// record lets the services decide on a run until it closes itself. It gives the
+// rollouts that were trained.
 func (p *plane) record(ctx context.Context, o Options) (recorded int, err error) {
 	cfg, recorded := config(o.Rollouts)
 	if err := errors.Join(cfg.Validate(), p.log.Streams.EnsureRun(ctx, run)); err != nil {
@@ -184,7 +188,8 @@ func (w *world) train(ctx context.Context, e events.Event) error {
 	if err != nil {
 		return err
 	}
-	if _, err := w.append(ctx, e.Seq, fact(events.BatchConsumedType, feed, events.Ordinal(ready.Step), events.BatchConsumed{Step: ready.Step})); err != nil {
+	if _, err := w.append(ctx, e.Seq, fact(events.BatchConsumedType, feed, events.Ordinal(ready.Step),
+		events.BatchConsumed{Step: ready.Step})); err != nil {
 		return err
 	}
 	manifest, err := storage.PutBlob(ctx, w.store, fmt.Appendf(nil, `{"version":%d}`, ready.Step))

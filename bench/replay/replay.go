@@ -1,9 +1,10 @@
-// Package replay measures how fast a recorded run is read back: folded from its stream, folded from its archive, and
-// verified decision by decision.
+// Package replay measures how fast a recorded run is read back: folded from its stream, folded from
+// its archive, and verified decision by decision.
 //
-// Beside the folds stand a bare ordered consumer of the same messages and a bare Arrow reader of the same segments, in the same
-// process in turns. The run is recorded by the deciding services themselves on an embedded server; what the world does in between
-// (turns, tools, verdicts, weights) is made up, in the sizes of a demo.
+// Beside the folds stand a bare ordered consumer of the same messages and a bare Arrow reader of
+// the same segments, in the same process in turns. The run is recorded by the deciding services
+// themselves on an embedded server; what the world does in between (turns, tools, verdicts,
+// weights) is made up, in the sizes of a demo.
 package replay
 
 import (
@@ -42,8 +43,9 @@ func (o Options) validate() error {
 	return nil
 }
 
-// Result of a measurement. Speeds are in events a second; ratios are medians over pairs of turns. Those of the time that passed are what
-// a user sees on a machine that does nothing else; on a busy one those of processor time say more.
+// Result of a measurement. Speeds are in events a second; ratios are medians over pairs of turns.
+// Those of the time that passed are what a user sees on a machine that does nothing else; on a busy
+// one those of processor time say more.
 type Result struct {
 	Options
 	Go     string `json:"go"`

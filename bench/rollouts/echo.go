@@ -19,7 +19,8 @@ const (
 	echoBytes = 1024
 )
 
-// echo passes messages on by nats.go alone until the context ends: consume, publish, acknowledge. The time is that between the two messages on the log, by the server's clock.
+// echo passes messages on by nats.go alone until the context ends: consume, publish, acknowledge.
+// The time is that between the two messages on the log, by the server's clock.
 func echo(ctx context.Context, nc *nats.Conn, raw *figures.Latency) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -27,13 +28,15 @@ func echo(ctx context.Context, nc *nats.Conn, raw *figures.Latency) error {
 	}
 	setup, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	stream, err := js.CreateStream(setup, jetstream.StreamConfig{Name: "BENCH_RAW", Subjects: []string{"bench.raw.*"}, Storage: jetstream.FileStorage})
+	stream, err := js.CreateStream(setup, jetstream.StreamConfig{Name: "BENCH_RAW", Subjects: []string{"bench.raw.*"},
+		Storage: jetstream.FileStorage})
 	if err != nil {
 		return err
 	}
 	consumers := map[string]jetstream.Consumer{}
 	for _, subject := range []string{"bench.raw.in", "bench.raw.out"} {
-		consumers[subject], err = stream.CreateConsumer(setup, jetstream.ConsumerConfig{FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy})
+		consumers[subject], err = stream.CreateConsumer(setup,
+			jetstream.ConsumerConfig{FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy})
 		if err != nil {
 			return err
 		}

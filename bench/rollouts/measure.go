@@ -41,11 +41,13 @@ func (b *bench) full(ctx context.Context, r *Result, now func(string)) error {
 	r.RolloutsPerSecond, r.EventsPerSecond = float64(b.o.Rollouts)/seconds, float64(count)/seconds
 	r.CPUPerRollout = float64(figures.ProcessorTime()-before) / float64(time.Millisecond) / float64(b.o.Rollouts)
 	have := b.Requests()
-	r.StoreWrites, r.StoreReads = float64(have.Writes-asked.Writes)/float64(b.o.Rollouts), float64(have.Reads-asked.Reads)/float64(b.o.Rollouts)
+	r.StoreWrites, r.StoreReads = float64(have.Writes-asked.Writes)/float64(b.o.Rollouts),
+		float64(have.Reads-asked.Reads)/float64(b.o.Rollouts)
 	return err
 }
 
-// The second run: so few rollouts that the generator, which asks for 64 turns at once, has one free for each, and so many turns that there are figures enough.
+// The second run: so few rollouts that the generator, which asks for 64 turns at once, has one free
+// for each, and so many turns that there are figures enough.
 const (
 	halfRollouts = 6 * groupSize
 	halfTurns    = 16

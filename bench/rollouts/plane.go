@@ -26,7 +26,8 @@ func withPlane(ctx context.Context, o Options, f func(*bench) error) error {
 	server := &scripted.Server{Tokens: o.Tokens}
 	server.Begin(o.Turns, nil, nil)
 	return plane.With(ctx, o.Dir, server, map[string]plane.Service{
-		"querysampler": querysampler.Run, "advantagecalculator": advantagecalculator.Run, "trainerfeeder": trainerfeeder.Run, "archiver": archiver.Run,
+		"querysampler": querysampler.Run, "advantagecalculator": advantagecalculator.Run,
+		"trainerfeeder": trainerfeeder.Run, "archiver": archiver.Run,
 		"generator": plane.Generator, "toolrunner": nullTools, "scorer": plane.NullScorer,
 	}, func(p *plane.Plane) error {
 		b.Plane = p
@@ -49,7 +50,8 @@ func (b *bench) start(ctx context.Context, s shape) (string, error) {
 
 var errDone = errors.New("done")
 
-// until follows a run to the event at which done says so. A rollout that fails, or is tried again, ends the measurement.
+// until follows a run to the event at which done says so. A rollout that fails, or is tried
+// again, ends the measurement.
 func (b *bench) until(ctx context.Context, run string, done func(e events.Event) bool) error {
 	err := b.Log.Follow(ctx, run, 1, "", func(e events.Event) error {
 		switch e.Type {

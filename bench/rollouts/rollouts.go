@@ -1,11 +1,16 @@
-// Package rollouts measures the pipeline's own speed: rollouts from their opening to the batch, with a model, tools and verifiers that answer at once.
+// Package rollouts measures the pipeline's own speed: rollouts from their opening to the batch,
+// with a model, tools and verifiers that answer at once.
 //
-// The query sampler, generator, advantage calculator, trainer feeder and archiver are the real ones, in this process, on an embedded log that is synced every 100 ms. The
-// inference server is scripted; tool runner and scorer are stand-ins that state their answers at once, through the same runtime.
+// The query sampler, generator, advantage calculator, trainer feeder and archiver are the
+// real ones, in this process, on an embedded log that is synced every 100 ms. The inference
+// server is scripted; tool runner and scorer are stand-ins that state their answers at once,
+// through the same runtime.
 //
-// Two runs are made. In the first one all rollouts are open at once and nothing waits but for the pipeline: it gives throughput and processor time. In the second one 48
-// rollouts are open, and the model's pace halves the turns a second. The time of each stage is taken, from the event that begins it to
-// the one that ends it, less the model's time. Beside it an event is passed on by nats.go alone, on the same log under the same load.
+// Two runs are made. In the first one all rollouts are open at once and nothing waits but for the
+// pipeline: it gives throughput and processor time. In the second one 48 rollouts are open, and the
+// model's pace halves the turns a second. The time of each stage is taken, from the event that
+// begins it to the one that ends it, less the model's time. Beside it an event is passed on by
+// nats.go alone, on the same log under the same load.
 package rollouts
 
 import (
@@ -26,7 +31,8 @@ type Options struct {
 	Turns int `json:"turns"` // default 4
 	// Tokens that are sampled in a turn.
 	Tokens int `json:"tokens"` // default 128
-	// Open, if positive, is how many rollouts a third run has open at once, while the model does not answer, for their memory.
+	// Open, if positive, is how many rollouts a third run has open at once, while the model does
+	// not answer, for their memory.
 	Open int `json:"open"`
 	// Dir holds the files while they are needed; "" is a temporary directory.
 	Dir string `json:"-"`
@@ -39,7 +45,8 @@ func (o Options) withDefaults() (Options, error) {
 	o.Rollouts = cmp.Or(o.Rollouts, 800)
 	o.Turns = cmp.Or(o.Turns, 4)
 	o.Tokens = cmp.Or(o.Tokens, 128)
-	if o.Rollouts < 8*groupSize || o.Rollouts > 10_000*groupSize || o.Turns < 2 || o.Turns > 100 || o.Tokens < 16 || o.Tokens > 4096 || o.Open < 0 || o.Open > 10_000*heldGroup {
+	if o.Rollouts < 8*groupSize || o.Rollouts > 10_000*groupSize || o.Turns < 2 || o.Turns > 100 || o.Tokens < 16 ||
+		o.Tokens > 4096 || o.Open < 0 || o.Open > 10_000*heldGroup {
 		return o, fmt.Errorf("%d rollouts of %d turns of %d tokens, %d open: must be %d to %d of 2 to 100 of 16 to 4096, and at most %d",
 			o.Rollouts, o.Turns, o.Tokens, o.Open, 8*groupSize, 10_000*groupSize, 10_000*heldGroup)
 	}
@@ -51,21 +58,26 @@ type Result struct {
 	Options
 	Go   string `json:"go"`
 	CPUs int    `json:"cpus"`
-	// RolloutsPerSecond and EventsPerSecond are those of the first run, from the first rollout's start to the batch.
+	// RolloutsPerSecond and EventsPerSecond are those of the first run, from the first
+	// rollout's start to the batch.
 	RolloutsPerSecond float64 `json:"rollouts_s"`
 	EventsPerSecond   float64 `json:"events_s"`
-	// CPUPerRollout is the processor time in ms of the whole process, log and scripted server included.
+	// CPUPerRollout is the processor time in ms of the whole process, log and
+	// scripted server included.
 	CPUPerRollout float64 `json:"cpu_ms_per_rollout"`
-	// StoreWrites and StoreReads are the requests to the store of a rollout of the first run. Its tools change no workspace.
+	// StoreWrites and StoreReads are the requests to the store of a rollout of the first run. Its
+	// tools change no workspace.
 	StoreWrites float64 `json:"store_writes_per_rollout"`
 	StoreReads  float64 `json:"store_reads_per_rollout"`
 	// Raw is what nats.go takes to pass an event on.
 	Raw    figures.Latency `json:"raw"`
 	Stages []Stage         `json:"stages"`
-	// AddedP50 and AddedP99 are the sums over the stages of a turn and of a rollout's end, less Raw for each, in ms.
+	// AddedP50 and AddedP99 are the sums over the stages of a turn and of a rollout's end,
+	// less Raw for each, in ms.
 	AddedP50 float64 `json:"added_ms_p50"`
 	AddedP99 float64 `json:"added_ms_p99"`
-	// OpenGiB is the resident memory of the process with Open rollouts open, and OpenGiB100k the same where that is 100,000.
+	// OpenGiB is the resident memory of the process with Open rollouts open, and OpenGiB100k the
+	// same where that is 100,000.
 	OpenGiB     float64 `json:"gib_open,omitempty"`
 	OpenGiB100k float64 `json:"gib_at_100k_open,omitempty"`
 }

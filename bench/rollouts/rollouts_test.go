@@ -7,14 +7,16 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// TestRun: every rollout passes every stage, in both runs, and the third holds as many as it is asked for.
+// TestRun: every rollout passes every stage, in both runs, and the third holds as
+// many as it is asked for.
 func TestRun(t *testing.T) {
 	o := Options{Rollouts: 64, Turns: 3, Tokens: 16, Open: 32, Dir: t.TempDir()}
 	r, err := Run(t.Context(), o, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.RolloutsPerSecond <= 0 || r.EventsPerSecond < 7*r.RolloutsPerSecond || r.CPUPerRollout <= 0 || r.OpenGiB <= 0 || r.OpenGiB100k != 0 || r.StoreWrites < 1 || r.StoreReads < 1 {
+	if r.RolloutsPerSecond <= 0 || r.EventsPerSecond < 7*r.RolloutsPerSecond || r.CPUPerRollout <= 0 ||
+		r.OpenGiB <= 0 || r.OpenGiB100k != 0 || r.StoreWrites < 1 || r.StoreReads < 1 {
 		t.Errorf("%+v", r)
 	}
 	want := map[string]int{toolsStage: 48 * 15, turnStage: 48 * 15, endStage: 48, scoreStage: 48, groupStage: 6}

@@ -11,9 +11,9 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 )
 
-// BenchmarkSmallRunBesideLargeOnes: ten runs have 160 rollouts each under way, and one of eight
-// rollouts comes. It reports how many events of all runs the log gets until the batch of that run is
-// ready.
+// BenchmarkSmallRunBesideLargeOnes: ten runs have 160 rollouts each under way, and one of
+// eight rollouts comes. It reports how many events of all runs the log gets until the
+// batch of that run is ready.
 func BenchmarkSmallRunBesideLargeOnes(b *testing.B) {
 	for b.Loop() {
 		own, all := besideLargeOnes(b)

@@ -28,7 +28,8 @@ type watch struct {
 }
 
 func newWatch(think time.Duration) *watch {
-	return &watch{think: think, last: map[string]events.Event{}, reward: map[string]time.Time{}, took: map[string][]time.Duration{}}
+	return &watch{think: think, last: map[string]events.Event{}, reward: map[string]time.Time{},
+		took: map[string][]time.Duration{}}
 }
 
 func (w *watch) see(e events.Event) {

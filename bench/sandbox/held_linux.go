@@ -16,15 +16,18 @@ import (
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
-// bubblewrap is bwrap showing the same parts of the host, with the same namespaces, and running the same command.
+// bubblewrap is bwrap showing the same parts of the host, with the same namespaces, and
+// running the same command.
 func bubblewrap(ctx context.Context) (func() error, error) {
 	path, err := exec.LookPath("bwrap")
 	if err != nil {
 		return nil, errors.New("bwrap is not installed, so there is nothing to compare with (Debian and Ubuntu: apt-get install bubblewrap)")
 	}
 	args := []string{
-		"--unshare-all", "--die-with-parent", "--new-session", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/root", "--tmpfs", "/app",
-		"--ro-bind", "/usr", "/usr", "--ro-bind-try", "/etc/alternatives", "/etc/alternatives", "--ro-bind-try", "/etc/ssl/certs", "/etc/ssl/certs",
+		"--unshare-all", "--die-with-parent", "--new-session", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+		"--tmpfs", "/root", "--tmpfs", "/app",
+		"--ro-bind", "/usr", "/usr", "--ro-bind-try", "/etc/alternatives", "/etc/alternatives", "--ro-bind-try",
+		"/etc/ssl/certs", "/etc/ssl/certs",
 		"--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache", "--cap-drop", "ALL", "--chdir", "/app",
 	}
 	for _, folder := range []string{"/bin", "/sbin", "/lib", "/lib64"} {
@@ -44,7 +47,8 @@ func bubblewrap(ctx context.Context) (func() error, error) {
 	return run, run()
 }
 
-// settle is the wait before memory is looked at: a sandbox gives back what its start took when it turns out to be held.
+// settle is the wait before memory is looked at: a sandbox gives back what its start took when
+// it turns out to be held.
 const settle = 3 * time.Second
 
 // hold makes sandboxes that each run one command, and looks at the memory that all of them take.

@@ -1,5 +1,5 @@
-// Package sandbox measures what a sandbox costs, beside the same work done by others in the same run: absolute times say more of
-// the machine than of the sandbox.
+// Package sandbox measures what a sandbox costs, beside the same work done by others in the same
+// run: absolute times say more of the machine than of the sandbox.
 package sandbox
 
 import (
@@ -33,11 +33,13 @@ type Result struct {
 	CPUs         int    `json:"cpus"`
 	Pairs        int    `json:"pairs"`
 
-	// A sandbox is made, runs `true` and is destroyed; bwrap does the same. Without bwrap its figures are 0.
+	// A sandbox is made, runs `true` and is destroyed; bwrap does the same. Without
+	// bwrap its figures are 0.
 	Create      float64 `json:"create_ms"`
 	Bubblewrap  float64 `json:"bwrap_ms,omitempty"`
 	CreateRatio float64 `json:"create_vs_bwrap,omitempty"`
-	CreateCPU   float64 `json:"create_cpu_vs_bwrap,omitempty"` // the same of processor time, which a busy machine disturbs less
+	// the same of processor time, which a busy machine disturbs less
+	CreateCPU float64 `json:"create_cpu_vs_bwrap,omitempty"`
 
 	// `true` in a held sandbox, beside `true` started by this process.
 	Exec      float64 `json:"exec_ms"`
@@ -62,7 +64,8 @@ func Run(ctx context.Context, o Options, progress func(line string)) (Result, er
 		return Result{}, err
 	}
 	r := Result{
-		Isolation: report.Isolation, FSMode: report.Filesystem, Cgroup: report.Cgroup, FirstProcess: report.FirstProcess, Go: runtime.Version(), CPUs: runtime.NumCPU(), Pairs: o.Pairs,
+		Isolation: report.Isolation, FSMode: report.Filesystem, Cgroup: report.Cgroup,
+		FirstProcess: report.FirstProcess, Go: runtime.Version(), CPUs: runtime.NumCPU(), Pairs: o.Pairs,
 	}
 	bwrap, err := bubblewrap(ctx)
 	if err != nil {
@@ -80,7 +83,8 @@ func Run(ctx context.Context, o Options, progress func(line string)) (Result, er
 	}
 	r.Create, r.Bubblewrap, r.CreateRatio, r.CreateCPU = p.ours, p.other, p.ratio, p.cpu
 	progress("a command in a leased sandbox")
-	p, err = pairs(o.Pairs, func() error { return runTrue(ctx, sb) }, func() error { return exec.CommandContext(ctx, "true").Run() })
+	p, err = pairs(o.Pairs, func() error { return runTrue(ctx, sb) },
+		func() error { return exec.CommandContext(ctx, "true").Run() })
 	r.Exec, r.Bare, r.ExecRatio = p.ours, p.other, p.ratio
 	if err = errors.Join(err, sb.Close()); err != nil || o.Held == 0 {
 		return r, err
@@ -106,7 +110,8 @@ func runTrue(ctx context.Context, sb *sandbox.Sandbox) error {
 	return err
 }
 
-// pair is one ratio: the medians of both sides' times, the median ratio of the pairs, and the ratio of the processor time of all.
+// pair is one ratio: the medians of both sides' times, the median ratio of the pairs, and the ratio
+// of the processor time of all.
 type pair struct{ ours, other, ratio, cpu float64 }
 
 // pairs takes the two sides in turns. A nil other side is left out.
@@ -125,7 +130,8 @@ func pairs(count int, ours, other func() error) (p pair, err error) {
 			}
 		}
 		if i >= warmUps {
-			ourTimes, otherTimes, ratios = append(ourTimes, ourTime), append(otherTimes, otherTime), append(ratios, ourTime/otherTime)
+			ourTimes, otherTimes, ratios = append(ourTimes, ourTime), append(otherTimes, otherTime),
+				append(ratios, ourTime/otherTime)
 			ourCPU, otherCPU = ourCPU+cpu, otherCPU+cpuOther
 		}
 	}
@@ -136,7 +142,8 @@ func pairs(count int, ours, other func() error) (p pair, err error) {
 	return p, nil
 }
 
-// timed runs work and tells its time, and the processor time of this process and of those that it has waited for.
+// timed runs work and tells its time, and the processor time of this process and of
+// those that it has waited for.
 func timed(work func() error) (milliseconds float64, cpu time.Duration, err error) {
 	begin, used := time.Now(), processorTime()
 	err = work()

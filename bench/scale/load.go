@@ -25,16 +25,19 @@ type Load struct {
 	Subject   float64 `json:"server_bytes_of_a_subject"`   // each event has its own
 }
 
-// DefaultLoad is a million rollouts a day. Prices and the limit of writes are assumptions in the order of Amazon's S3 Standard.
+// DefaultLoad is a million rollouts a day. Prices and the limit of writes are assumptions in the
+// order of Amazon's S3 Standard.
 func DefaultLoad() Load {
 	return Load{
-		Rollouts: 1e6, Sandboxes: 1e5, Turns: 40, Sampled: 300, Prompt: 700, Changing: 0.5, Memory: 256, Peak: 3, Keep: 30, Cores: 16, NodeGiB: 128,
+		Rollouts: 1e6, Sandboxes: 1e5, Turns: 40, Sampled: 300, Prompt: 700, Changing: 0.5, Memory: 256, Peak: 3,
+		Keep: 30, Cores: 16, NodeGiB: 128,
 		Put: 0.005, Get: 0.0004, Month: 0.023, Prefix: 3500, Subject: 300,
 	}
 }
 
 func (l *Load) validate() error {
-	for _, v := range []float64{l.Rollouts, l.Sandboxes, l.Sampled, l.Prompt, l.Memory, l.Peak, l.Keep, l.Cores, l.NodeGiB, l.Put, l.Get, l.Month, l.Prefix, l.Subject} {
+	for _, v := range []float64{l.Rollouts, l.Sandboxes, l.Sampled, l.Prompt, l.Memory, l.Peak, l.Keep, l.Cores,
+		l.NodeGiB, l.Put, l.Get, l.Month, l.Prefix, l.Subject} {
 		if !(v > 0 && v < 1e15) {
 			return fmt.Errorf("%g: the numbers of a load are positive", v)
 		}

@@ -1,7 +1,8 @@
 // Package scale derives what a plane of some size takes from what a small one was measured to take.
 //
-// All of it is arithmetic over the JSON that rondo-bench pipeline, long, sandbox and feed print. Each figure says how it comes about, so a reader with other
-// measurements, prices or loads can make it anew.
+// All of it is arithmetic over the JSON that rondo-bench pipeline, long, sandbox and feed
+// print. Each figure says how it comes about, so a reader with other measurements, prices
+// or loads can make it anew.
 package scale
 
 import (
@@ -37,7 +38,8 @@ type Measured struct {
 	Feed     feed.Result
 }
 
-// Read reads pipeline.json, long.json, sandbox.json and feed.json, as `rondo-bench NAME --json` prints them.
+// Read reads pipeline.json, long.json, sandbox.json and feed.json, as
+// `rondo-bench NAME --json` prints them.
 func Read(dir fs.FS) (m Measured, err error) {
 	for _, f := range []struct {
 		name string
@@ -57,7 +59,8 @@ func Read(dir fs.FS) (m Measured, err error) {
 func (m *Measured) validate() error {
 	p := &m.Pipeline
 	switch {
-	case !(p.RolloutsPerSecond > 0 && p.EventsPerSecond > 0 && p.StoreWrites > 0 && p.StoreReads > 0 && p.Turns > 0 && p.CPUs > 0):
+	case !(p.RolloutsPerSecond > 0 && p.EventsPerSecond > 0 && p.StoreWrites > 0 && p.StoreReads > 0 &&
+		p.Turns > 0 && p.CPUs > 0):
 		return errors.New("pipeline.json: a figure is missing or not positive")
 	case !(p.OpenGiB100k > 0):
 		return errors.New("pipeline.json: gib_at_100k_open is missing: measure with --open 100000")
@@ -81,7 +84,8 @@ func (m *Measured) validate() error {
 	return nil
 }
 
-// long is what was measured of rollouts of that many turns or the next longer ones, and of the longest where there are none.
+// long is what was measured of rollouts of that many turns or the next longer ones, and of the
+// longest where there are none.
 func (m *Measured) long(turns int) long.Length {
 	best := m.Long.Lengths[0]
 	for _, l := range m.Long.Lengths {
@@ -92,11 +96,13 @@ func (m *Measured) long(turns int) long.Length {
 	return best
 }
 
-// filePerToken is what a token takes in a trajectory's file, in bytes, by the longest measured trajectories that are no longer than these, or the shortest.
+// filePerToken is what a token takes in a trajectory's file, in bytes, by the longest measured
+// trajectories that are no longer than these, or the shortest.
 func (m *Measured) filePerToken(tokens float64) float64 {
 	best := m.Feed.Turns[0]
 	for _, t := range m.Feed.Turns {
-		if float64(best.Tokens) > tokens && t.Tokens < best.Tokens || float64(t.Tokens) <= tokens && t.Tokens > best.Tokens {
+		if float64(best.Tokens) > tokens && t.Tokens < best.Tokens ||
+			float64(t.Tokens) <= tokens && t.Tokens > best.Tokens {
 			best = t
 		}
 	}

@@ -46,7 +46,8 @@ func TestDerive(t *testing.T) {
 	l.Rollouts, l.Sandboxes, l.Turns, l.Sampled, l.Prompt, l.Peak = 86400*10, 36000, 50, 200, 400, 2
 	got, p := derive(t, l)
 	for name, want := range map[string]float64{
-		"load: rollouts a second": 10, "load: rollouts a second at the peak": 20, "load: time of a rollout": 1, "load: turns a second": 500,
+		"load: rollouts a second": 10, "load: rollouts a second at the peak": 20, "load: time of a rollout": 1,
+		"load: turns a second":                        500,
 		"log: events of a rollout":                    102,  // 2 a turn and 10-8
 		"log: bytes of a turn":                        4000, // 2600-600, 200 of 6, 400 of 2
 		"log: bytes a second and replica at the peak": 4,
@@ -77,7 +78,8 @@ func TestDerive(t *testing.T) {
 	}
 }
 
-// TestLimitsDoNotDependOnTheLoad: how far something goes is a matter of the measurements and of what a rollout is like, and not of how many are asked for.
+// TestLimitsDoNotDependOnTheLoad: how far something goes is a matter of the measurements and of
+// what a rollout is like, and not of how many are asked for.
 func TestLimitsDoNotDependOnTheLoad(t *testing.T) {
 	few, many := DefaultLoad(), DefaultLoad()
 	many.Rollouts, many.Sandboxes = 10*few.Rollouts, 10*few.Sandboxes
@@ -90,10 +92,12 @@ func TestLimitsDoNotDependOnTheLoad(t *testing.T) {
 	}
 }
 
-// TestRefused: results that are missing, damaged or of another benchmark make no plan, and neither does a load that there cannot be.
+// TestRefused: results that are missing, damaged or of another benchmark make no plan, and neither
+// does a load that there cannot be.
 func TestRefused(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(results())) {
-		for what, text := range map[string]string{"empty": "", "of nothing": "{}", "of another kind": `{"turns": "many"}`} {
+		for what, text := range map[string]string{"empty": "", "of nothing": "{}",
+			"of another kind": `{"turns": "many"}`} {
 			dir := results()
 			dir[name] = &fstest.MapFile{Data: []byte(text)}
 			if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(name, ".json")) {
@@ -111,7 +115,8 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, change := range map[string]func(*Load){
-		"no rollouts": func(l *Load) { l.Rollouts = 0 }, "not a number": func(l *Load) { l.Sampled = math.NaN() }, "no turns": func(l *Load) { l.Turns = 0 },
+		"no rollouts": func(l *Load) { l.Rollouts = 0 }, "not a number": func(l *Load) { l.Sampled = math.NaN() },
+		"no turns":            func(l *Load) { l.Turns = 0 },
 		"more than all turns": func(l *Load) { l.Changing = 2 },
 	} {
 		l := DefaultLoad()
@@ -122,7 +127,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestRecorded: the results that the program has are whole, and say on how many cores they were taken.
+// TestRecorded: the results that the program has are whole, and say on how
+// many cores they were taken.
 func TestRecorded(t *testing.T) {
 	m, err := Recorded()
 	if err != nil {
@@ -148,7 +154,8 @@ func TestRecorded(t *testing.T) {
 }
 
 func TestRounded(t *testing.T) {
-	for want, v := range map[string]float64{"0": 0, "0.00123": 0.001234, "999": 999.4, "1,000": 999.6, "12,300": 12345, "1,230,000": 1234567, "1,000,000": 999999} {
+	for want, v := range map[string]float64{"0": 0, "0.00123": 0.001234, "999": 999.4, "1,000": 999.6, "12,300": 12345,
+		"1,230,000": 1234567, "1,000,000": 999999} {
 		if got := Rounded(v); got != want {
 			t.Errorf("%v is %s, want %s", v, got, want)
 		}

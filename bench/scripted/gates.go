@@ -5,12 +5,14 @@ import (
 	"sync"
 )
 
-// Gates are turns that no rollout begins before all have come to them, so that what is between two gates is the same for all. They are passed in their order.
+// Gates are turns that no rollout begins before all have come to them, so that what is between two
+// gates is the same for all. They are passed in their order.
 type Gates struct {
 	// Turns are those of the gates, in ascending order, and Rollouts how many wait for each other.
 	Turns    []int
 	Rollouts int
-	// Reached is called when all wait at a gate, and opens it when it returns. Meanwhile the server answers requests of earlier turns.
+	// Reached is called when all wait at a gate, and opens it when it returns. Meanwhile the server
+	// answers requests of earlier turns.
 	Reached func(ctx context.Context, gate int)
 
 	mu      sync.Mutex
@@ -39,7 +41,8 @@ func (g *Gates) pass(ctx context.Context, turn int) bool {
 	}
 }
 
-// come waits at the next gate if it is that of the turn; opened is nil otherwise, and all is true for the last one who comes.
+// come waits at the next gate if it is that of the turn; opened is nil otherwise, and all is true
+// for the last one who comes.
 func (g *Gates) come(turn int) (gate int, opened chan struct{}, all bool) {
 	if g == nil {
 		return 0, nil, false

@@ -6,7 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// TestGates: all rollouts wait for each other before a gate's turn, and for what is done meanwhile; other turns pass, and one that has left must come again.
+// TestGates: all rollouts wait for each other before a gate's turn, and for what is done meanwhile;
+// other turns pass, and one that has left must come again.
 func TestGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reached := make(chan int)

@@ -45,7 +45,9 @@ func (s *said) stream(ctx context.Context, w http.ResponseWriter, pause time.Dur
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
 	send := func(choice *bytes.Buffer, beside string) bool {
-		_, err := fmt.Fprintf(w, `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","model":"bench","choices":[%s]%s}`+"\n\n", choice, beside)
+		_, err := fmt.Fprintf(w,
+			`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","model":"bench","choices":[%s]%s}`+"\n\n",
+			choice, beside)
 		return err == nil && control.Flush() == nil
 	}
 	at := func(n, piece int) int { return n * piece / pieces }

@@ -1,4 +1,5 @@
-// Package scripted is an inference server for benchmarks: it answers at once, with token ids and log-probabilities.
+// Package scripted is an inference server for benchmarks: it answers at once, with token
+// ids and log-probabilities.
 package scripted
 
 import (
@@ -18,14 +19,16 @@ import (
 const (
 	// vocabulary is the number of token ids, as in models of today.
 	vocabulary = 151_936
-	// taskTokens are those of the first prompt, and answerTokens what a tool's answer adds to the next.
+	// taskTokens are those of the first prompt, and answerTokens what a tool's
+	// answer adds to the next.
 	taskTokens   = 600
 	answerTokens = 60
 	// mostRequest bounds a request in bytes.
 	mostRequest = 256 << 20
 )
 
-// Server answers requests for chat completions: in each turn but the last one the model calls a tool.
+// Server answers requests for chat completions: in each turn but the last
+// one the model calls a tool.
 type Server struct {
 	Tokens  int // sampled in a turn
 	asked   func(turn int)
@@ -38,7 +41,8 @@ type Server struct {
 	gates   *Gates
 }
 
-// conversation is what the server keeps of one: the ids so far as JSON, and how many there were at each prompt. What is sampled follows from its number and the turn's.
+// conversation is what the server keeps of one: the ids so far as JSON, and how many there were at
+// each prompt. What is sampled follows from its number and the turn's.
 type conversation struct {
 	ids   []byte
 	count int
@@ -47,7 +51,8 @@ type conversation struct {
 
 type mark struct{ bytes, count int }
 
-// Begin makes the server ready for rollouts of a number of turns; asked is told of each turn. Both it and the gates may be nil.
+// Begin makes the server ready for rollouts of a number of turns; asked is told of each turn. Both
+// it and the gates may be nil.
 func (s *Server) Begin(turns int, gates *Gates, asked func(turn int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +62,8 @@ func (s *Server) Begin(turns int, gates *Gates, asked func(turn int)) {
 	s.gates, s.turns, s.asked, s.open, s.longest = gates, turns, asked, map[int]*conversation{}, nil
 }
 
-// ServeHTTP answers as vLLM does: which model there is, and the next turn of the conversation that is asked for.
+// ServeHTTP answers as vLLM does: which model there is, and the next turn of the
+// conversation that is asked for.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.Method == http.MethodGet {
@@ -91,7 +97,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Write(answer)
 }
 
-// read reads a request into one buffer where its length is known: what the script costs, benchmarks must tell from what they measure.
+// read reads a request into one buffer where its length is known: what the script costs, benchmarks
+// must tell from what they measure.
 func read(body io.Reader, length int64) ([]byte, error) {
 	var text bytes.Buffer
 	if length > 0 && length <= mostRequest {
@@ -207,4 +214,5 @@ func (s *Server) said(number, turn int) string {
 	return text
 }
 
-var words = []string{"the", "test", "of", "main", "returns", "an", "error", "where", "a", "value", "is", "read", "before", "it", "was", "set"}
+var words = []string{"the", "test", "of", "main", "returns", "an", "error", "where", "a", "value", "is", "read",
+	"before", "it", "was", "set"}

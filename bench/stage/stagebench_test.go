@@ -20,13 +20,15 @@ import (
 // fast is the durability at which the stage, not the disk, is measured.
 var fast = []time.Duration{100 * time.Millisecond}
 
-// A stage on the runtime keeps up with one on nats.go. The bound is loose, and a measurement below it is made
-// again, because a shared machine can do anything to one of them; what the runtime costs is the benchmark's matter.
+// A stage on the runtime keeps up with one on nats.go. The bound is loose, and a measurement below
+// it is made again, because a shared machine can do anything to one of them; what the runtime costs
+// is the benchmark's matter.
 func TestRuntimeKeepsUp(t *testing.T) {
 	const least, tries = 0.5, 3
 	var ratios []float64
 	for range tries {
-		r, err := Run(t.Context(), Options{Events: 400, Pairs: 3, Durability: fast, Dir: t.TempDir()}, func(line string) { t.Log(line) })
+		r, err := Run(t.Context(), Options{Events: 400, Pairs: 3, Durability: fast, Dir: t.TempDir()},
+			func(line string) { t.Log(line) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +51,8 @@ func TestResult(t *testing.T) {
 	}
 	synced, fast := r.Settings[0], r.Settings[1]
 	if synced.Durability != "always" || synced.Events != 10 || fast.Durability != "100ms" || fast.Events != 80 {
-		t.Errorf("measured %d events at %s and %d at %s", synced.Events, synced.Durability, fast.Events, fast.Durability)
+		t.Errorf("measured %d events at %s and %d at %s", synced.Events, synced.Durability,
+			fast.Events, fast.Durability)
 	}
 	for _, s := range r.Settings {
 		if s.RatioMin > s.Ratio || s.Ratio > s.RatioMax || s.RatioMin <= 0 || s.ToCeiling <= 0 {
@@ -113,7 +116,8 @@ func outputs(t *testing.T, run stage, n int) (lines []string) {
 				return err
 			}
 			lines = append(lines, fmt.Sprintf("%s %s behind %s, trace %s, source %s, headers %v: %s",
-				msg.Subject, e.ID, input.ID, e.TraceParent[:35], e.Source, slices.Sorted(maps.Keys(msg.Header)), e.Data))
+				msg.Subject, e.ID, input.ID, e.TraceParent[:35], e.Source,
+				slices.Sorted(maps.Keys(msg.Header)), e.Data))
 		}
 		return nil
 	})
@@ -138,7 +142,8 @@ func TestOptions(t *testing.T) {
 
 func TestStageThatEndsEarly(t *testing.T) {
 	broken := errors.New("broken")
-	_, err := turn(t.Context(), Options{Dir: t.TempDir(), Slots: 1}, fast[0], 1, func(context.Context, *eventlog.Log, int, *meter) error { return broken })
+	_, err := turn(t.Context(), Options{Dir: t.TempDir(), Slots: 1}, fast[0], 1,
+		func(context.Context, *eventlog.Log, int, *meter) error { return broken })
 	if !errors.Is(err, errShort) || !errors.Is(err, broken) {
 		t.Errorf("error %v, want that it ended early and why", err)
 	}

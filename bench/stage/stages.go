@@ -29,7 +29,8 @@ func newInput(i int) events.Event {
 	digest := fmt.Sprintf("%064x", i)
 	e, err := events.New(benchRun, events.RolloutFinishedType, rollout, "0", events.RolloutFinished{
 		Task: "shell-slugify", StopReason: "finished", Turns: 12, Tokens: 18342, Samples: 1,
-		Trajectory: storage.Ref{Key: "runs/bench/trajectories/" + rollout + "-" + digest[:16] + ".arrow", SHA256: digest, Size: 48213},
+		Trajectory: storage.Ref{Key: "runs/bench/trajectories/" + rollout + "-" + digest[:16] + ".arrow",
+			SHA256: digest, Size: 48213},
 		Workspace:  &storage.Ref{Key: "blobs/sha256/00/" + digest, SHA256: digest, Size: 1893},
 		MinVersion: 7, MaxVersion: 8,
 	})
@@ -45,7 +46,8 @@ func newInput(i int) events.Event {
 func score(in events.RolloutFinished) events.RolloutScored {
 	return events.RolloutScored{
 		Reward: 1, Components: map[string]float64{"tests_passed": 12, "tests_total": 12},
-		Log: in.Workspace, TaskDigest: in.Trajectory.SHA256, DurationMS: 1834.5, Trajectory: in.Trajectory, TextOnly: in.TextOnly,
+		Log: in.Workspace, TaskDigest: in.Trajectory.SHA256, DurationMS: 1834.5,
+		Trajectory: in.Trajectory, TextOnly: in.TextOnly,
 	}
 }
 
@@ -58,7 +60,8 @@ func runtimeStage(ctx context.Context, log *eventlog.Log, slots int, m *meter) e
 	if _, _, err := log.Appender.Append(ctx, opened); err != nil {
 		return err
 	}
-	env := pipeline.Env{Log: log, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: "bench"}
+	env := pipeline.Env{Log: log, Logger: slog.New(slog.DiscardHandler),
+		Metrics: prometheus.NewRegistry(), Instance: "bench"}
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{
 		Name: topology.Scorer, Slots: slots,
 		Handle: func(_ context.Context, msg pipeline.Message) ([]events.Event, error) {
@@ -75,9 +78,9 @@ func runtimeStage(ctx context.Context, log *eventlog.Log, slots int, m *meter) e
 	})
 }
 
-// rawStage is the stage as one would write it directly on nats.go: a consumer's callback and a worker for
-// each slot, the same headers on the output, the same condition on its append, the same confirmed
-// acknowledgement.
+// rawStage is the stage as one would write it directly on nats.go: a consumer's callback and a
+// worker for each slot, the same headers on the output, the same condition on its append, the same
+// confirmed acknowledgement.
 func rawStage(ctx context.Context, log *eventlog.Log, slots int, m *meter) error {
 	js := log.JetStream()
 	consumer, err := log.Streams.EnsureConsumer(ctx, benchSpec, "")
@@ -131,8 +134,9 @@ func rawHandle(js jetstream.JetStream, msg jetstream.Msg, m *meter) error {
 	return msg.DoubleAck(ctx)
 }
 
-// ceilingStage is the most that nats.go gives: nobody waits for an answer. Outputs are published one behind the other with the same headers and conditions, and an input is
-// acknowledged, without confirmation, when its output is on the log.
+// ceilingStage is the most that nats.go gives: nobody waits for an answer. Outputs are published
+// one behind the other with the same headers and conditions, and an input is acknowledged, without
+// confirmation, when its output is on the log.
 func ceilingStage(ctx context.Context, log *eventlog.Log, _ int, m *meter) error {
 	js, err := jetstream.New(log.Conn())
 	if err != nil {
@@ -222,7 +226,8 @@ func rawOutput(msg jetstream.Msg) (*nats.Msg, []jetstream.PublishOpt, error) {
 		"traceparent":    {childSpan(msg.Headers()["traceparent"])},
 	}
 	return out, []jetstream.PublishOpt{
-		jetstream.WithExpectStream(meta.Stream), jetstream.WithExpectLastSequenceForSubject(meta.Sequence.Stream, chain+">"),
+		jetstream.WithExpectStream(meta.Stream), jetstream.WithExpectLastSequenceForSubject(meta.Sequence.Stream,
+			chain+">"),
 	}, nil
 }
 

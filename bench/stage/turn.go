@@ -20,7 +20,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/dir"
 )
 
-// benchRun is the run that a turn works on, and benchSpec the consumer: the scorer's, which has one input type.
+// benchRun is the run that a turn works on, and benchSpec the consumer: the scorer's,
+// which has one input type.
 const benchRun = "bench"
 
 var benchSpec = topology.ConsumersOf(topology.Scorer)[0].For(benchRun, "")

@@ -5,7 +5,8 @@ import (
 	"strconv"
 )
 
-// async is the plainest asynchronous schedule: so many rollouts are in flight, groups are trained on as they end, and one that is too old is dropped.
+// async is the plainest asynchronous schedule: so many rollouts are in flight, groups are trained
+// on as they end, and one that is too old is dropped.
 type async struct {
 	*world
 	groups    int // of a batch
@@ -20,9 +21,11 @@ type async struct {
 	dropped  int // rollouts, while it was measured
 }
 
-// simulateAsync has as many rollouts in flight as Rondo's run says, and one and a half times the server's sequences where that says no number.
+// simulateAsync has as many rollouts in flight as Rondo's run says, and one and a half times the
+// server's sequences where that says no number.
 func simulateAsync(o Options, workload string) (*async, error) {
-	a := &async{world: newWorld(o, workload), groups: o.Groups, most: int(o.InFlight), staleness: o.Staleness, underWay: map[int64][]*rollout{}}
+	a := &async{world: newWorld(o, workload), groups: o.Groups, most: int(o.InFlight), staleness: o.Staleness,
+		underWay: map[int64][]*rollout{}}
 	if a.most <= 0 {
 		a.most = knee * 3 / 2
 	}
@@ -39,7 +42,8 @@ func (a *async) open() {
 		a.opened++
 		a.inFlight += a.load.size
 		for i, s := range a.load.group(a.opened) {
-			a.begin(&rollout{shape: s, id: strconv.FormatInt(a.opened, 10) + "-" + strconv.Itoa(i), group: a.opened, version: a.version})
+			a.begin(&rollout{shape: s, id: strconv.FormatInt(a.opened, 10) + "-" + strconv.Itoa(i),
+				group: a.opened, version: a.version})
 		}
 	}
 }

@@ -2,8 +2,9 @@ package utilisation
 
 import "strconv"
 
-// batches are the two schedules that generate a batch at a time: the barrier trains while nothing is generated, and the queue trains on
-// the last batch meanwhile. Both begin a batch when all rollouts of the one before have ended.
+// batches are the two schedules that generate a batch at a time: the barrier trains while nothing
+// is generated, and the queue trains on the last batch meanwhile. Both begin a batch when all
+// rollouts of the one before have ended.
 type batches struct {
 	*world
 	groups int  // of a batch
@@ -30,7 +31,8 @@ func (b *batches) generate() {
 	for range b.groups {
 		b.opened++
 		for i, s := range b.load.group(b.opened) {
-			b.now = append(b.now, &rollout{shape: s, id: strconv.FormatInt(b.opened, 10) + "-" + strconv.Itoa(i), group: b.opened, version: b.version})
+			b.now = append(b.now, &rollout{shape: s, id: strconv.FormatInt(b.opened, 10) + "-" + strconv.Itoa(i),
+				group: b.opened, version: b.version})
 		}
 	}
 	b.open = len(b.now)

@@ -6,30 +6,35 @@ import (
 	"math"
 )
 
-// The engine is an accelerator with continuous batching: up to a knee each sequence more adds as many tokens a second, and behind it the
-// same rate is shared. That is the roofline of decoding: bound by memory first and then by computation. The knee of an 8B model on an H100
-// is some 64 to 128 sequences (https://www.longformexplainers.com/llm-inference/20-throughput-vs-latency). The rate of one sequence is an
-// assumption.
+// The engine is an accelerator with continuous batching: up to a knee each sequence more adds as
+// many tokens a second, and behind it the same rate is shared. That is the roofline of decoding:
+// bound by memory first and then by computation. The knee of an 8B model on an H100 is some 64 to
+// 128 sequences (https://www.longformexplainers.com/llm-inference/20-throughput-vs-latency). The
+// rate of one sequence is an assumption.
 //
-// A turn's prompt is computed before its first token, but for the prefix that the engine has kept of the conversation. Prompts are computed one after
-// the other, and decoding goes on beside them at a part of its rate, as with chunked prefill. Both rates are assumptions.
+// A turn's prompt is computed before its first token, but for the prefix that the engine has kept
+// of the conversation. Prompts are computed one after the other, and decoding goes on beside them
+// at a part of its rate, as with chunked prefill. Both rates are assumptions.
 //
-// The memory for keys and values holds the sequences under way, from the turn's begin to its end, and behind them the conversations used last. A turn
-// that does not fit waits. New weights make all kept prefixes worthless, and leave the sequences under way as they are, as engines do that take up
-// weights in flight.
+// The memory for keys and values holds the sequences under way, from the turn's begin to its end,
+// and behind them the conversations used last. A turn that does not fit waits. New weights make
+// all kept prefixes worthless, and leave the sequences under way as they are, as engines do that
+// take up weights in flight.
 const (
 	knee        = 64 // sequences
 	sequenceTPS = 30 // tokens a second of one sequence up to the knee
 	peakTPS     = knee * sequenceTPS
-	// prefillTPS is how many tokens of prompts are computed in a second while nothing is decoded: a token of a prompt costs an eighth of one that is
-	// sampled at the peak.
+	// prefillTPS is how many tokens of prompts are computed in a second while nothing is decoded: a
+	// token of a prompt costs an eighth of one that is sampled at the peak.
 	prefillTPS = 8 * peakTPS
-	// prefillShare is the part of the engine that prompts take of it while sequences are decoded, too.
+	// prefillShare is the part of the engine that prompts take of it while
+	// sequences are decoded, too.
 	prefillShare = 0.5
-	// loadSeconds is how long the engine stands still to take up a version: what a 30B model takes with verl's checkpoint engine
-	// (verl docs, checkpoint_engine/README: 4.4 s).
+	// loadSeconds is how long the engine stands still to take up a version: what a 30B model takes
+	// with verl's checkpoint engine (verl docs, checkpoint_engine/README: 4.4 s).
 	loadSeconds = 4.4
-	// memory is how many tokens the memory for keys and values holds: that of eight H100s holds 8 to 9 million of an 8B model, with 64 KiB a token.
+	// memory is how many tokens the memory for keys and values holds: that of eight H100s holds 8
+	// to 9 million of an 8B model, with 64 KiB a token.
 	memory = 128 * knee * ki
 )
 
@@ -121,7 +126,8 @@ func (e *engine) load() {
 	e.kept = prefixes{}
 }
 
-// next is when the first prompt will be computed, or the first turn will be over; infinite where there is none.
+// next is when the first prompt will be computed, or the first turn will be over;
+// infinite where there is none.
 func (e *engine) next() (at float64, prompt bool) {
 	at, from := math.Inf(1), max(e.now, e.resumes)
 	if len(e.active.items) > 0 {
@@ -162,7 +168,8 @@ func (e *engine) happen(prompt bool) {
 	e.active.take()()
 }
 
-// prefixes are the conversations whose keys and values the engine has kept, those that were used last.
+// prefixes are the conversations whose keys and values the engine has kept,
+// those that were used last.
 type prefixes struct {
 	tokens float64
 	order  list.List // of prefix, the one used last in front

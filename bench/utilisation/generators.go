@@ -26,7 +26,8 @@ type request struct {
 
 func newAskers(n int, now func() time.Time) (all []*asker) {
 	for range n {
-		a := &asker{turns: slots.NewWithClock(generator.DefaultOptions().Slots, now).Tenant("run"), ramp: fleet.NewRamp(fleet.DefaultOptions().Slots)}
+		a := &asker{turns: slots.NewWithClock(generator.DefaultOptions().Slots, now).Tenant("run"),
+			ramp: fleet.NewRamp(fleet.DefaultOptions().Slots)}
 		all = append(all, a)
 	}
 	return all
@@ -46,7 +47,8 @@ func (a *asker) takes(r *rollout) bool {
 	}
 }
 
-// dispatch gives slots to the turns that wait, by the rules of the generators, which take turns, and places at the server by those of their fleets.
+// dispatch gives slots to the turns that wait, by the rules of the generators, which take turns,
+// and places at the server by those of their fleets.
 func (w *world) dispatch() {
 	for refused := 0; len(w.queue) > 0 && refused < len(w.generators); {
 		a := w.generators[w.next]
@@ -94,7 +96,8 @@ func (w *world) ask(a *asker, r *rollout) {
 	})
 }
 
-// A restart of the server, in seconds: how long it loads its model, and how long it takes to refuse a connection.
+// A restart of the server, in seconds: how long it loads its model, and how long it
+// takes to refuse a connection.
 const (
 	restartSeconds = 120
 	refuses        = 0.001
@@ -130,7 +133,8 @@ func (w *world) servers() []fleet.Server {
 	if !w.down {
 		running := len(w.engine.active.items) + len(w.engine.prompts)
 		s.Load = &inference.Load{
-			Running: min(knee, running), Waiting: max(0, running-knee) + len(w.engine.queued), KVUsage: min(1, w.engine.used/memory),
+			Running: min(knee, running), Waiting: max(0, running-knee) + len(w.engine.queued),
+			KVUsage: min(1, w.engine.used/memory),
 		}
 	}
 	return []fleet.Server{s}

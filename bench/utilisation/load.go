@@ -8,18 +8,22 @@ import (
 	"strings"
 )
 
-// The loads have long tails, as published ones have. Lengths are log-normal: by a median and a 99th percentile a source says both.
+// The loads have long tails, as published ones have. Lengths are log-normal: by a median and a 99th
+// percentile a source says both.
 //
-// Turns: a median of 8 turns in 973 sessions of coding agents, some of more than 60 (https://www.xor.tech/resources/benchmarks/sessions); at
-// most 100 in training (NeMo Gym, "SWE RL Infrastructure Case Study", February 2026).
+// Turns: a median of 8 turns in 973 sessions of coding agents, some of more than 60
+// (https://www.xor.tech/resources/benchmarks/sessions); at most 100 in training (NeMo Gym, "SWE RL
+// Infrastructure Case Study", February 2026).
 //
-// Tokens of a turn: of a response in RL the median is some 500 and the 99th percentile 5,000, log-normal
-// (https://jiahuanglin.xyz/all_lessons/RL/lessons/22b_longtail_rollouts.html). Turns of agents are cut at 8,192 here.
+// Tokens of a turn: of a response in RL the median is some 500 and the 99th percentile 5,000,
+// log-normal (https://jiahuanglin.xyz/all_lessons/RL/lessons/22b_longtail_rollouts.html). Turns of
+// agents are cut at 8,192 here.
 //
-// Both sources of tails exist, hard tasks and long rollouts of one task (DARTS, arXiv 2605.30859): half of the variance of turns is the
-// task's. That it is half is an assumption.
+// Both sources of tails exist, hard tasks and long rollouts of one task (DARTS, arXiv 2605.30859):
+// half of the variance of turns is the task's. That it is half is an assumption.
 //
-// Assumptions are times of tools and verifiers, as no source gives their distribution, and the tokens of prompts and of the answers of tools.
+// Assumptions are times of tools and verifiers, as no source gives their distribution, and the
+// tokens of prompts and of the answers of tools.
 type workload struct {
 	name    string
 	turns   tail
@@ -35,11 +39,13 @@ type workload struct {
 const (
 	// WorkloadAgents are coding agents with short tools.
 	WorkloadAgents = "agents"
-	// WorkloadTests are the same, whose tools are test suites: a rollout is at its tools for most of its time.
+	// WorkloadTests are the same, whose tools are test suites: a rollout is at its
+	// tools for most of its time.
 	WorkloadTests = "tests"
 	// WorkloadLong are rollouts of 10^5 to 10^6 tokens, in contexts of 128 Ki tokens.
 	WorkloadLong = "long"
-	// WorkloadEqual are rollouts of one turn, all alike, without prompts, tools, verifiers and loading of weights. All schedules must come out the same.
+	// WorkloadEqual are rollouts of one turn, all alike, without prompts, tools, verifiers and
+	// loading of weights. All schedules must come out the same.
 	WorkloadEqual = "equal"
 )
 
@@ -48,21 +54,25 @@ const ki = 1024
 
 var workloads = []workload{
 	{
-		name: WorkloadAgents, turns: tail{8, 60, 100}, tokens: tail{500, 5000, 8 * ki}, prompt: tail{2000, 10000, 16 * ki}, results: tail{300, 6000, 8 * ki},
+		name: WorkloadAgents, turns: tail{8, 60, 100}, tokens: tail{500, 5000, 8 * ki},
+		prompt: tail{2000, 10000, 16 * ki}, results: tail{300, 6000, 8 * ki},
 		tools: tail{2, 60, 600}, verify: tail{20, 200, 600},
 	},
 	{
-		name: WorkloadTests, turns: tail{8, 60, 100}, tokens: tail{500, 5000, 8 * ki}, prompt: tail{2000, 10000, 16 * ki}, results: tail{300, 6000, 8 * ki},
+		name: WorkloadTests, turns: tail{8, 60, 100}, tokens: tail{500, 5000, 8 * ki},
+		prompt: tail{2000, 10000, 16 * ki}, results: tail{300, 6000, 8 * ki},
 		tools: tail{40, 400, 900}, verify: tail{120, 600, 900},
 	},
 	{
-		name: WorkloadLong, turns: tail{80, 400, 600}, tokens: tail{1000, 8000, 16 * ki}, prompt: tail{4000, 20000, 32 * ki}, results: tail{600, 12000, 16 * ki},
+		name: WorkloadLong, turns: tail{80, 400, 600}, tokens: tail{1000, 8000, 16 * ki},
+		prompt: tail{4000, 20000, 32 * ki}, results: tail{600, 12000, 16 * ki},
 		tools: tail{2, 60, 600}, verify: tail{60, 600, 900}, context: 128 * ki,
 	},
 	{name: WorkloadEqual},
 }
 
-// summaryTokens is how long the summary is with which a conversation goes on that has grown to its context.
+// summaryTokens is how long the summary is with which a conversation goes on that
+// has grown to its context.
 const summaryTokens = 4 * ki
 
 func workloadOf(name string) (workload, error) {
@@ -114,7 +124,8 @@ func (s shape) tokens() (n float64) {
 	return n
 }
 
-// load makes groups. The n-th group is the same in every schedule, so that all of them have the same to do.
+// load makes groups. The n-th group is the same in every schedule, so that all of
+// them have the same to do.
 type load struct {
 	workload
 	seed uint64

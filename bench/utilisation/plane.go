@@ -22,8 +22,8 @@ const (
 	feedName = "trainer"
 )
 
-// plane is Rondo's schedule: the deciders of its query sampler, advantage calculator and trainer feeder fold a log of the run in memory,
-// and decide. Nothing of what they decide is known here.
+// plane is Rondo's schedule: the deciders of its query sampler, advantage calculator and trainer
+// feeder fold a log of the run in memory, and decide. Nothing of what they decide is known here.
 type plane struct {
 	*world
 	deciders []*folded // in the order in which they are asked
@@ -64,13 +64,15 @@ func simulateRondo(o Options, workload string) (p *plane, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p = &plane{world: newWorld(o, workload), rollouts: map[string]*rollout{}, auto: cfg.InFlight == runfile.AutoInFlight}
+	p = &plane{world: newWorld(o, workload), rollouts: map[string]*rollout{},
+		auto: cfg.InFlight == runfile.AutoInFlight}
 	p.sampled = p.turn
 	p.resumed = func(r *rollout) {
 		p.state(events.ToolsCompletedType, r.id, events.ToolsCompleted{Turn: r.turn - 1})
 	}
 	p.ended = p.end
-	for _, d := range []pipeline.Decider{calculator, trainerfeeder.NewDecider(run, cfg, cfg.Feeds[0], nil), querysampler.NewDecider(run, cfg)} {
+	for _, d := range []pipeline.Decider{calculator, trainerfeeder.NewDecider(run, cfg, cfg.Feeds[0], nil),
+		querysampler.NewDecider(run, cfg)} {
 		db, err := projection.Memory()
 		if err != nil {
 			return nil, err
@@ -86,7 +88,8 @@ func simulateRondo(o Options, workload string) (p *plane, err error) {
 	return p, p.run()
 }
 
-// look is what a generator does from time to time: it looks at the server, and states what that can do if it has changed noticeably.
+// look is what a generator does from time to time: it looks at the server, and states what that can
+// do if it has changed noticeably.
 func (p *plane) look() {
 	servers := p.servers()
 	m := generator.Measured(servers, p.looks.Look(p.clock(), servers))
@@ -216,7 +219,8 @@ func (p *plane) turn(r *rollout) {
 // end is the end of a rollout with its verdict.
 func (p *plane) end(r *rollout) {
 	p.state(events.RolloutFinishedType, r.id, events.RolloutFinished{
-		Task: "task", StopReason: events.StopFinished, Turns: len(r.turns), Tokens: int(r.tokens()), Sampled: int(r.tokens()), Samples: 1, MinVersion: r.version, MaxVersion: p.version,
+		Task: "task", StopReason: events.StopFinished, Turns: len(r.turns), Tokens: int(r.tokens()),
+		Sampled: int(r.tokens()), Samples: 1, MinVersion: r.version, MaxVersion: p.version,
 	})
 	p.state(events.RolloutScoredType, r.id, events.RolloutScored{Reward: r.reward})
 	p.settle()
@@ -236,7 +240,8 @@ func (p *plane) trainNext() {
 	p.ready, p.training = p.ready[1:], true
 	p.train(batch, func() {
 		p.training = false
-		p.state(events.WeightsPublishedType, policy, events.WeightsPublished{Policy: policy, Version: p.version, Run: run, ThroughStep: step})
+		p.state(events.WeightsPublishedType, policy, events.WeightsPublished{Policy: policy, Version: p.version,
+			Run: run, ThroughStep: step})
 		p.settle()
 	})
 	p.state(events.BatchConsumedType, feedName, events.BatchConsumed{Step: step})

@@ -9,14 +9,15 @@ import (
 	"github.com/rondo-rl/rondo/slots"
 )
 
-// Sharing is how the runs of one service share its slots, by the real package slots in virtual time.
+// Sharing is how the runs of one service share its slots, by the real
+// package slots in virtual time.
 type Sharing struct {
 	Slots   int `json:"slots"`
 	Idle    int `json:"idle"`    // runs that have a short call once a minute
 	Busy    int `json:"busy"`    // runs that always have calls
 	Hanging int `json:"hanging"` // runs whose calls all hang, and fail in the end
-	// Least and Most are the slot time of the busy runs with the least and the most of it, as parts of all slots' time, and Hung is that of the
-	// hanging ones together.
+	// Least and Most are the slot time of the busy runs with the least and the most of it, as parts
+	// of all slots' time, and Hung is that of the hanging ones together.
 	Least float64 `json:"least"`
 	Most  float64 `json:"most"`
 	Hung  float64 `json:"hung"`
@@ -33,7 +34,8 @@ const (
 	shareSeconds  = 3600.0
 )
 
-// shareAll simulates who shares: one run beside many idle ones, equal ones, and equal ones beside one that hangs.
+// shareAll simulates who shares: one run beside many idle ones, equal ones, and equal
+// ones beside one that hangs.
 func shareAll(seed uint64) (all []Sharing) {
 	for _, s := range []Sharing{{Idle: 50, Busy: 1}, {Busy: 8}, {Idle: 50, Busy: 8, Hanging: 1}} {
 		s.Slots = generator.DefaultOptions().Slots
@@ -62,7 +64,10 @@ type sharing struct {
 
 func share(s Sharing, seed uint64) Sharing {
 	p, rng := &sharing{}, rand.New(rand.NewPCG(seed, 3))
-	service := slots.NewWithClock(s.Slots, func() time.Time { return epoch.Add(time.Duration(p.now * float64(time.Second))) })
+	service := slots.NewWithClock(s.Slots, func() time.Time {
+		return epoch.Add(
+			time.Duration(p.now * float64(time.Second)))
+	})
 	join := func(kind string, n int, like tenant) {
 		for i := range n {
 			t := like
@@ -70,7 +75,8 @@ func share(s Sharing, seed uint64) Sharing {
 			p.tenants = append(p.tenants, &t)
 		}
 	}
-	join("busy", s.Busy, tenant{always: true, well: true, seconds: func() float64 { return 2 * callSeconds * rng.Float64() }})
+	join("busy", s.Busy, tenant{always: true, well: true,
+		seconds: func() float64 { return 2 * callSeconds * rng.Float64() }})
 	join("hanging", s.Hanging, tenant{always: true, seconds: func() float64 { return hangSeconds }})
 	join("idle", s.Idle, tenant{well: true, seconds: func() float64 { return idleCall }})
 	for i, t := range p.tenants[s.Busy+s.Hanging:] {

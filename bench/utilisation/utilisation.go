@@ -1,9 +1,10 @@
-// Package utilisation simulates how busy schedules keep an inference server: a barrier, a queue of batches, the plainest asynchronous one, and
-// Rondo.
+// Package utilisation simulates how busy schedules keep an inference server: a barrier, a queue of
+// batches, the plainest asynchronous one, and Rondo.
 //
-// Time is virtual. Rondo's side is not modelled: the real deciders of the query sampler, the advantage calculator and the trainer feeder
-// decide on a log in memory, and turns come to the server by the generator's slots and its fleet's ramp. The server, the trainer,
-// tools and verifiers are modelled, and have the same to do in every schedule.
+// Time is virtual. Rondo's side is not modelled: the real deciders of the query sampler, the
+// advantage calculator and the trainer feeder decide on a log in memory, and turns come to the
+// server by the generator's slots and its fleet's ramp. The server, the trainer, tools and
+// verifiers are modelled, and have the same to do in every schedule.
 package utilisation
 
 import (
@@ -25,22 +26,27 @@ type Options struct {
 	GroupSize int      `json:"group_size"`
 	// Staleness is that of Rondo's run.
 	Staleness int64 `json:"staleness_max"`
-	// InFlight is that of Rondo's run: how many rollouts are under way at once; 0 leaves that to Staleness.
+	// InFlight is that of Rondo's run: how many rollouts are under way at once; 0
+	// leaves that to Staleness.
 	InFlight runfile.InFlight `json:"in_flight"`
 	// Generators ask the server.
 	Generators int `json:"generators"`
-	// Restart lets the server restart in the first half of the measurement: it is away for a while, and cold.
+	// Restart lets the server restart in the first half of the measurement: it is
+	// away for a while, and cold.
 	Restart bool `json:"restart,omitempty"`
 	// ToolSlots are those of all tool runners together; 0: there are always enough.
 	ToolSlots int `json:"tool_slots,omitempty"`
-	// Train is how long a step of training takes, as a part of the time in which a server that is always busy samples its batch.
+	// Train is how long a step of training takes, as a part of the time in which a server that is
+	// always busy samples its batch.
 	Train float64 `json:"train"`
 }
 
-// DefaultOptions are a run with a new run file. Where nothing overlaps, rollouts are some 70 % of the time of training, as
-// RollPacker reports (https://www.themoonlight.io/review/rollpacker-mitigating-long-tail-rollouts-for-fast-synchronous-rl-post-training).
+// DefaultOptions are a run with a new run file. Where nothing overlaps, rollouts are some 70 % of
+// the time of training, as RollPacker reports
+// (https://www.themoonlight.io/review/rollpacker-mitigating-long-tail-rollouts-for-fast-synchronous-rl-post-training).
 func DefaultOptions() Options {
-	o := Options{Seed: 1, Workloads: []string{WorkloadAgents, WorkloadTests, WorkloadLong}, Steps: 20, Generators: 1, Train: 0.6}
+	o := Options{Seed: 1, Workloads: []string{WorkloadAgents, WorkloadTests, WorkloadLong}, Steps: 20,
+		Generators: 1, Train: 0.6}
 	o.take(runfile.DefaultRunConfig())
 	return o
 }
@@ -93,8 +99,8 @@ func (o Options) validate() error {
 // Result of a simulation.
 type Result struct {
 	Options
-	// Barrier, Queue, Async and Rondo are the tokens that the server sampled in each schedule of the first workload, as a part of those that it
-	// samples at its peak.
+	// Barrier, Queue, Async and Rondo are the tokens that the server sampled in each schedule of
+	// the first workload, as a part of those that it samples at its peak.
 	Barrier float64 `json:"barrier"`
 	Queue   float64 `json:"queue"`
 	Async   float64 `json:"async"`
@@ -122,23 +128,27 @@ type Schedule struct {
 	Workload string  `json:"workload"`
 	Tokens   float64 `json:"mean_rollout_tokens"` // sampled
 	Name     string  `json:"name"`
-	// Busy is the server's time at its peak, by tokens that it sampled, and Trained the same by tokens that were trained on.
+	// Busy is the server's time at its peak, by tokens that it sampled, and Trained the same by
+	// tokens that were trained on.
 	Busy            float64 `json:"busy"`
 	Trained         float64 `json:"trained"`
 	RolloutsPerHour float64 `json:"rollouts_per_hour"` // trained on
 	StepSeconds     float64 `json:"step_seconds"`
-	// Staleness counts groups that were trained on, by the versions between their dispatch and the one that was trained.
+	// Staleness counts groups that were trained on, by the versions between their dispatch and
+	// the one that was trained.
 	Staleness     []int64 `json:"staleness"`
 	MeanStaleness float64 `json:"mean_staleness"`
 	Dropped       int     `json:"dropped_rollouts"` // as too old
-	// FirstToken is how long turns waited at the server for their first token, in seconds, and Cached the part of their prompts that the server had kept.
+	// FirstToken is how long turns waited at the server for their first token, in seconds, and
+	// Cached the part of their prompts that the server had kept.
 	FirstTokenP50 float64 `json:"first_token_s_p50"`
 	FirstTokenP99 float64 `json:"first_token_s_p99"`
 	Cached        float64 `json:"cached"`
 	// ToolWait is how long turns waited for a tool runner, in seconds.
 	ToolWaitP50 float64 `json:"tool_wait_s_p50"`
 	ToolWaitP99 float64 `json:"tool_wait_s_p99"`
-	// Capacities are how often a generator stated what the server can do, and Capacity is the last of that; where the run follows it.
+	// Capacities are how often a generator stated what the server can do, and Capacity is the last
+	// of that; where the run follows it.
 	Capacities int `json:"capacities,omitempty"`
 	Capacity   int `json:"capacity,omitempty"`
 }

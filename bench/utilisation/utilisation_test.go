@@ -41,7 +41,8 @@ func TestSameSeedSameFigures(t *testing.T) {
 		t.Errorf("the same seed gives %+v, then %+v", first, again)
 	}
 	if first.Barrier > first.Rondo/3 || first.Queue > first.Rondo/3 {
-		t.Errorf("barrier %.3f, queue %.3f, rondo %.3f: expected long tails to cost the first two most of the time", first.Barrier, first.Queue, first.Rondo)
+		t.Errorf("barrier %.3f, queue %.3f, rondo %.3f: expected long tails to cost the first two most of the time",
+			first.Barrier, first.Queue, first.Rondo)
 	}
 	if names := len(first.Schedules); names != 4 || first.Schedules[3].Name != NewRunFile {
 		t.Errorf("with the options of a new run file there are %d schedules: %+v", names, first.Schedules)
@@ -54,22 +55,26 @@ func TestSameSeedSameFigures(t *testing.T) {
 	}
 }
 
-// TestNewRunFileKeepsTheServerBusy: what a run file says that names neither staleness nor in_flight is as good as the plainest asynchronous schedule
-// with a number that was chosen for this server, and most of what is sampled is trained on. What it said before is not.
+// TestNewRunFileKeepsTheServerBusy: what a run file says that names neither staleness nor in_flight
+// is as good as the plainest asynchronous schedule with a number that was chosen for this server,
+// and most of what is sampled is trained on. What it said before is not.
 func TestNewRunFileKeepsTheServerBusy(t *testing.T) {
 	o := small()
 	o.Staleness, o.InFlight = 1, 0
 	before, now := schedule(t, o, Rondo), schedule(t, o, NewRunFile)
 	plain := schedule(t, small(), Async)
 	if now.Busy < 0.97*plain.Busy || now.Trained < 0.9*now.Busy || now.Trained < 2*before.Trained {
-		t.Errorf("a new run file: busy %.3f, trained %.3f; async: busy %.3f; staleness 1: trained %.3f", now.Busy, now.Trained, plain.Busy, before.Trained)
+		t.Errorf("a new run file: busy %.3f, trained %.3f; async: busy %.3f; staleness 1: trained %.3f", now.Busy,
+			now.Trained, plain.Busy, before.Trained)
 	}
-	if o := small().newRunFile(); o.InFlight != runfile.DefaultRunConfig().InFlight || o.Staleness != runfile.DefaultRunConfig().Staleness.Max {
+	if o := small().newRunFile(); o.InFlight != runfile.DefaultRunConfig().InFlight ||
+		o.Staleness != runfile.DefaultRunConfig().Staleness.Max {
 		t.Errorf("%+v is not what a new run file says", o)
 	}
 }
 
-// TestEqualRolloutsNeedNoSchedule checks the simulation itself: without tails, prompts, tools and training no schedule can lose much.
+// TestEqualRolloutsNeedNoSchedule checks the simulation itself: without tails, prompts, tools and
+// training no schedule can lose much.
 func TestEqualRolloutsNeedNoSchedule(t *testing.T) {
 	o := small()
 	o.Workloads, o.Train, o.Groups = []string{WorkloadEqual}, 0, 16
@@ -80,7 +85,8 @@ func TestEqualRolloutsNeedNoSchedule(t *testing.T) {
 	}
 }
 
-// TestTooLittleCapacityShows: a sampler that opens one group at a time leaves the server idle, and the simulation says so.
+// TestTooLittleCapacityShows: a sampler that opens one group at a time leaves the server idle,
+// and the simulation says so.
 func TestTooLittleCapacityShows(t *testing.T) {
 	o := small()
 	o.Groups, o.GroupSize, o.Staleness = 1, 4, 0
@@ -89,23 +95,28 @@ func TestTooLittleCapacityShows(t *testing.T) {
 	}
 }
 
-// TestSampledInVainShows: where more rollouts are under way than the server can take, each takes longer, and more of them are too old at their end.
+// TestSampledInVainShows: where more rollouts are under way than the server can take, each takes
+// longer, and more of them are too old at their end.
 func TestSampledInVainShows(t *testing.T) {
 	o := small()
 	o.Steps, o.Groups, o.Staleness = 2, 16, 4
 	bounded := schedule(t, o, Rondo)
 	o.InFlight = 0
 	if unbounded := schedule(t, o, Rondo); bounded.Trained < unbounded.Trained*1.1 {
-		t.Errorf("%.3f of the ideal's tokens are trained on with in_flight auto, and %.3f without", bounded.Trained, unbounded.Trained)
+		t.Errorf("%.3f of the ideal's tokens are trained on with in_flight auto, and %.3f without", bounded.Trained,
+			unbounded.Trained)
 	}
 }
 
 func TestOptionsAreChecked(t *testing.T) {
 	for name, change := range map[string]func(*Options){
-		"seed": func(o *Options) { o.Seed = -1 }, "steps": func(o *Options) { o.Steps = 0 }, "groups": func(o *Options) { o.Groups = 0 },
+		"seed": func(o *Options) { o.Seed = -1 }, "steps": func(o *Options) { o.Steps = 0 },
+		"groups":     func(o *Options) { o.Groups = 0 },
 		"group size": func(o *Options) { o.GroupSize = 65 }, "staleness": func(o *Options) { o.Staleness = -1 },
-		"in flight": func(o *Options) { o.InFlight = -1 }, "generators": func(o *Options) { o.Generators = 0 }, "train": func(o *Options) { o.Train = -1 },
-		"workload": func(o *Options) { o.Workloads = []string{WorkloadAgents, "sleep"} }, "no workload": func(o *Options) { o.Workloads = nil },
+		"in flight": func(o *Options) { o.InFlight = -1 }, "generators": func(o *Options) { o.Generators = 0 },
+		"train":       func(o *Options) { o.Train = -1 },
+		"workload":    func(o *Options) { o.Workloads = []string{WorkloadAgents, "sleep"} },
+		"no workload": func(o *Options) { o.Workloads = nil },
 	} {
 		o := small()
 		change(&o)
@@ -115,8 +126,9 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestCapacityIsFollowed: with "auto" and four generators the server is busy, nothing is chosen by hand, and what it can do is stated a few times
-// only. A restart costs the time in which the server is away and cold, and no more.
+// TestCapacityIsFollowed: with "auto" and four generators the server is busy, nothing is chosen by
+// hand, and what it can do is stated a few times only. A restart costs the time in which the server
+// is away and cold, and no more.
 func TestCapacityIsFollowed(t *testing.T) {
 	o := small()
 	o.Groups, o.GroupSize, o.Steps, o.Generators = 16, 4, 6, 4
@@ -130,22 +142,23 @@ func TestCapacityIsFollowed(t *testing.T) {
 	}
 }
 
-// TestRunsShareSlots: one run has all slots beside 50 that are open and have hardly any calls; equal runs have equal parts; and one whose calls hang
-// takes no more than its part.
+// TestRunsShareSlots: one run has all slots beside 50 that are open and have hardly any calls;
+// equal runs have equal parts; and one whose calls hang takes no more than its part.
 func TestRunsShareSlots(t *testing.T) {
 	all := shareAll(1)
 	if alone := all[0]; alone.Idle != 50 || alone.Busy != 1 || alone.Least < 0.95 {
 		t.Errorf("beside idle runs: %+v", alone)
 	}
 	for _, s := range all[1:] {
-		if equal := 1.0 / float64(s.Busy+s.Hanging); s.Busy != 8 || s.Least < 0.9*equal || s.Most > 1.1/float64(s.Busy) || s.Hung > 1.1*equal || (s.Hung > 0) != (s.Hanging > 0) {
+		if equal := 1.0 / float64(s.Busy+s.Hanging); s.Busy != 8 || s.Least < 0.9*equal ||
+			s.Most > 1.1/float64(s.Busy) || s.Hung > 1.1*equal || (s.Hung > 0) != (s.Hanging > 0) {
 			t.Errorf("equal runs: %+v", s)
 		}
 	}
 }
 
-// TestPrompts: the engine computes what it has not kept of a conversation before the first token, and forgets what was not used for long when its
-// memory is full, and everything with new weights.
+// TestPrompts: the engine computes what it has not kept of a conversation before the first token,
+// and forgets what was not used for long when its memory is full, and everything with new weights.
 func TestPrompts(t *testing.T) {
 	e := &engine{}
 	var began, ended []float64
@@ -168,7 +181,8 @@ func TestPrompts(t *testing.T) {
 		e.start(turn(conversation, prompt))
 		run()
 		if got := began[len(began)-1] - before; got < wait-1e-9 || got > wait+1e-9 {
-			t.Errorf("%s, a prompt of %.0f tokens: the first token after %.4f s, want %.4f s", conversation, prompt, got, wait)
+			t.Errorf("%s, a prompt of %.0f tokens: the first token after %.4f s, want %.4f s", conversation, prompt,
+				got, wait)
 		}
 	}
 	step("a", prefillTPS, 1)
@@ -178,8 +192,8 @@ func TestPrompts(t *testing.T) {
 	e.load()
 	step("a", prefillTPS, 1+loadSeconds)
 
-	// Two at once: the second prompt waits for the first, whose decoding goes on beside it at a part of its rate. A turn that does not fit into the
-	// memory waits for one to end.
+	// Two at once: the second prompt waits for the first, whose decoding goes on beside it at a
+	// part of its rate. A turn that does not fit into the memory waits for one to end.
 	e, began, ended = &engine{}, nil, nil
 	e.start(turn("a", prefillTPS))
 	e.start(turn("b", prefillTPS))
@@ -193,7 +207,8 @@ func TestPrompts(t *testing.T) {
 	}
 }
 
-// TestLongRolloutsAreSummedUp: they have 100,000 to a million tokens, and no turn more of them in its prompt than the context holds.
+// TestLongRolloutsAreSummedUp: they have 100,000 to a million tokens, and no turn more of them in
+// its prompt than the context holds.
 func TestLongRolloutsAreSummedUp(t *testing.T) {
 	l := small().load(WorkloadLong)
 	var all []float64
@@ -206,12 +221,14 @@ func TestLongRolloutsAreSummedUp(t *testing.T) {
 			all = append(all, sum)
 		}
 	}
-	if least, median, most := quantile(all, 0.05), quantile(all, 0.5), quantile(all, 0.99); least < 5e4 || median < 1e5 || most < 5e5 || most > 2e6 {
+	if least, median, most := quantile(all, 0.05), quantile(all, 0.5), quantile(all, 0.99); least < 5e4 ||
+		median < 1e5 || most < 5e5 || most > 2e6 {
 		t.Errorf("rollouts of %.0f, %.0f and %.0f tokens", least, median, most)
 	}
 	w := newWorld(small(), WorkloadLong)
 	w.sampled, w.resumed, w.ended = func(*rollout) {}, func(*rollout) {}, func(*rollout) {}
-	r := &rollout{shape: shape{prompt: 1000, turns: []turn{{tokens: 100 * ki, results: 30 * ki}, {tokens: 1}}}, context: 1000}
+	r := &rollout{shape: shape{prompt: 1000, turns: []turn{{tokens: 100 * ki, results: 30 * ki}, {tokens: 1}}},
+		context: 1000}
 	w.answered(r)
 	if r.context != 1000+summaryTokens || r.conversation() == (&rollout{}).conversation() {
 		t.Errorf("it goes on with %.0f tokens in conversation %s", r.context, r.conversation())

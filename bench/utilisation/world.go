@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// world is what a schedule schedules: the engine, generators in front of it, tools, verifiers and a trainer, in virtual time.
+// world is what a schedule schedules: the engine, generators in front of it, tools, verifiers and a
+// trainer, in virtual time.
 type world struct {
 	engine engine
 	later  pending
@@ -18,7 +19,8 @@ type world struct {
 	queue      []*rollout // turns that wait for a slot, as they came
 	woken      time.Time  // when the ramps are looked at next
 
-	// sampled, resumed and ended are the schedule's; resumed is called when a turn's tools have come to an end, and ended when the verifier has, too.
+	// sampled, resumed and ended are the schedule's; resumed is called when a turn's tools have
+	// come to an end, and ended when the verifier has, too.
 	sampled func(*rollout)
 	resumed func(*rollout)
 	ended   func(*rollout)
@@ -52,7 +54,8 @@ type rollout struct {
 	summed  int     // how often it was summed up
 }
 
-// conversation is the name of what begins the rollout's next prompt: one that was summed up begins anew.
+// conversation is the name of what begins the rollout's next prompt: one that
+// was summed up begins anew.
 func (r *rollout) conversation() string { return r.id + "/" + strconv.Itoa(r.summed) }
 
 // epoch is when virtual time begins.
@@ -136,7 +139,8 @@ func (w *world) answered(r *rollout) {
 	w.dispatch()
 }
 
-// train trains on a batch of whole groups. Its weights are the next version, which the engine takes up.
+// train trains on a batch of whole groups. Its weights are the next version,
+// which the engine takes up.
 func (w *world) train(batch []*rollout, published func()) {
 	for _, r := range batch {
 		w.trained.tokens += r.tokens()

@@ -14,9 +14,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A checkpoint of synthetic bf16: weights of a normal distribution with deviation 0.02, rounded from 32-bit floats that the trainer keeps. A step moves
-// each of these by the learning rate times a normal number of deviation 0.5: then 1.9 % of the elements change at 1e-6, between what is published
-// of single steps (1 %) and of several (2 to 3 %).
+// A checkpoint of synthetic bf16: weights of a normal distribution with deviation 0.02, rounded
+// from 32-bit floats that the trainer keeps. A step moves each of these by the learning rate times
+// a normal number of deviation 0.5: then 1.9 % of the elements change at 1e-6, between what is
+// published of single steps (1 %) and of several (2 to 3 %).
 
 const (
 	deviation = 0.02
@@ -65,7 +66,8 @@ func header(bytes int64) ([]byte, error) {
 		if i == 0 {
 			size, name = min(int64(largest), bytes), "model.embed_tokens.weight"
 		}
-		entries[name] = map[string]any{"dtype": "BF16", "shape": []int64{size / 2}, "data_offsets": []int64{at, at + size}}
+		entries[name] = map[string]any{"dtype": "BF16", "shape": []int64{size / 2},
+			"data_offsets": []int64{at, at + size}}
 		at += size
 	}
 	text, err := json.Marshal(entries)
@@ -142,8 +144,8 @@ func bf16(value float32) uint16 {
 	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }
 
-// entropy is the bytes that the positions of the changes take at least where each element changes with the same probability, and those that
-// independent values of these counts take.
+// entropy is the bytes that the positions of the changes take at least where each element changes
+// with the same probability, and those that independent values of these counts take.
 func (t *tally) entropy(values map[uint16]int64) float64 {
 	p := float64(t.changed) / float64(t.elements)
 	if t.changed == 0 || t.changed == t.elements {

@@ -1,4 +1,5 @@
-// Package weights measures deltas of weights: their size beside the entropy of the change, and their speed beside cmp and cp.
+// Package weights measures deltas of weights: their size beside the entropy of the change, and
+// their speed beside cmp and cp.
 package weights
 
 import (
@@ -30,11 +31,12 @@ type Options struct {
 
 // Rate is what was measured at one learning rate.
 type Rate struct {
-	Rate       float64 `json:"lr"`
-	Changed    float64 `json:"changed_frac"`       // of the elements
-	Bytes      int64   `json:"bytes"`              // of the delta
-	BytesFrac  float64 `json:"bytes_frac"`         // of the checkpoint
-	Entropy    float64 `json:"entropy_ratio"`      // the delta's bytes to the entropy of changed positions and their differences
+	Rate      float64 `json:"lr"`
+	Changed   float64 `json:"changed_frac"` // of the elements
+	Bytes     int64   `json:"bytes"`        // of the delta
+	BytesFrac float64 `json:"bytes_frac"`   // of the checkpoint
+	// the delta's bytes to the entropy of changed positions and their differences
+	Entropy    float64 `json:"entropy_ratio"`
 	XOREntropy float64 `json:"xor_entropy_ratio"`  // the same with changed bits in place of differences
 	Encode     float64 `json:"encode_vs_cmp"`      // speed to that of cmp
 	Apply      float64 `json:"apply_vs_cp"`        // speed to that of cp
@@ -74,7 +76,8 @@ const headline = 1e-6
 // Run measures. progress gets a line for each part.
 func Run(ctx context.Context, o Options, progress func(string)) (r Result, err error) {
 	if o.MiB < 1 || o.MiB > 64<<10 || o.Pairs < 1 || o.PeerMiB < 0 || o.PeerMiB > o.MiB {
-		return r, fmt.Errorf("%d MiB, %d turns and %d MiB for the other programs: want 1 to 65536, 1 or more, and 0 to the first", o.MiB, o.Pairs, o.PeerMiB)
+		return r, fmt.Errorf("%d MiB, %d turns and %d MiB for the other programs: want 1 to 65536, 1 or more, and 0 to the first",
+			o.MiB, o.Pairs, o.PeerMiB)
 	}
 	r = Result{MiB: o.MiB, CPUs: runtime.GOMAXPROCS(0), Go: runtime.Version(), Load: load()}
 	dir, err := os.MkdirTemp(o.Dir, "rondo-bench-weights")
@@ -95,7 +98,8 @@ func Run(ctx context.Context, o Options, progress func(string)) (r Result, err e
 		}
 		r.Rates, r.PeakMiB = append(r.Rates, measured), max(r.PeakMiB, peak)
 		if rate == headline {
-			r.BytesFrac, r.Entropy, r.Encode, r.Apply = measured.BytesFrac, measured.Entropy, measured.Encode, measured.Apply
+			r.BytesFrac, r.Entropy, r.Encode, r.Apply = measured.BytesFrac, measured.Entropy,
+				measured.Encode, measured.Apply
 		}
 	}
 	if o.PeerMiB > 0 {
@@ -126,8 +130,10 @@ func (o Options) measure(ctx context.Context, dir, base string, rate float64) (r
 		return r, 0, err
 	}
 	raw := float64(2 * count.elements)
-	r = Rate{Rate: rate, Changed: float64(count.changed) / float64(count.elements), Bytes: info.Size(), BytesFrac: float64(info.Size()) / raw}
-	r.Entropy, r.XOREntropy = float64(info.Size())/count.entropy(count.differences), float64(info.Size())/count.entropy(count.xors)
+	r = Rate{Rate: rate, Changed: float64(count.changed) / float64(count.elements), Bytes: info.Size(),
+		BytesFrac: float64(info.Size()) / raw}
+	r.Entropy, r.XOREntropy = float64(info.Size())/count.entropy(count.differences),
+		float64(info.Size())/count.entropy(count.xors)
 	r.Encode = median(turns, func(t turn) float64 { return t.cmp.Seconds() / t.encode.Seconds() })
 	r.Apply = median(turns, func(t turn) float64 { return t.cp.Seconds() / t.apply.Seconds() })
 	r.Synced = median(turns, func(t turn) float64 { return t.cpSynced.Seconds() / t.applySynced.Seconds() })
@@ -217,7 +223,8 @@ func Encode(ctx context.Context, base, next, path string) (err error) {
 	return create(path, func(w *bufio.Writer) error { return delta.Encode(ctx, w, old, new) })
 }
 
-func applyFile(ctx context.Context, base, packed, dir string, how func(context.Context, *safetensors.Checkpoint, *delta.Delta, string) error) error {
+func applyFile(ctx context.Context, base, packed, dir string,
+	how func(context.Context, *safetensors.Checkpoint, *delta.Delta, string) error) error {
 	old, err := safetensors.Open(base)
 	if err != nil {
 		return err
@@ -241,7 +248,8 @@ func applyFile(ctx context.Context, base, packed, dir string, how func(context.C
 
 // peers lets other programs make the delta of a smaller checkpoint.
 func peers(ctx context.Context, dir string, bytes int64, progress func(string)) ([]Peer, error) {
-	base, next, out := filepath.Join(dir, "small.safetensors"), filepath.Join(dir, "smaller.safetensors"), filepath.Join(dir, "peer")
+	base, next, out := filepath.Join(dir, "small.safetensors"), filepath.Join(dir, "smaller.safetensors"),
+		filepath.Join(dir, "peer")
 	if _, err := synthesise(ctx, base, bytes, 0); err != nil {
 		return nil, err
 	}
@@ -297,7 +305,8 @@ func peakMiB() float64 {
 	return kib / 1024
 }
 
-// load is the number of processes that wanted a CPU during the last minute; 0 where the system does not say.
+// load is the number of processes that wanted a CPU during the last minute; 0 where
+// the system does not say.
 func load() float64 {
 	text, _ := os.ReadFile("/proc/loadavg")
 	first, _, _ := strings.Cut(string(text), " ")

@@ -51,7 +51,8 @@ count alike. rae takes all groups as those of one task, in their order.`,
 		},
 	}
 	cmd.Flags().StringVar(&estimator, "estimator", "", "name of the estimator: "+strings.Join(advantage.Names(), ", "))
-	cmd.Flags().StringVar(&preset, "preset", "", "the estimator of another system: "+strings.Join(advantage.Presets(), ", "))
+	cmd.Flags().StringVar(&preset, "preset", "", "the estimator of another system: "+
+		strings.Join(advantage.Presets(), ", "))
 	cmd.Flags().StringArrayVar(&params, "param", nil, "parameter of the estimator, as name=value; may be repeated")
 	cmd.Flags().BoolVar(&list, "list", false, "list the estimators with formulas and parameters, and the presets")
 	return cmd
@@ -71,7 +72,8 @@ func chosenEstimator(estimator, preset string, params []string) (advantage.Estim
 	}
 	opening.PlainNumbers(a.Params)
 	if estimator == "" && preset == "" {
-		return advantage.Estimator{}, errors.New("name an estimator by --estimator or a system by --preset: --list shows them")
+		return advantage.Estimator{},
+			errors.New("name an estimator by --estimator or a system by --preset: --list shows them")
 	}
 	a, err := advantage.ExpandPreset(a)
 	if err != nil {

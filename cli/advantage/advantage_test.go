@@ -31,16 +31,25 @@ func TestAdvantageOfRewards(t *testing.T) {
 		args  []string
 		want  string
 	}{
-		"whole groups":             {`{"groups":[[1,0],[0.5,0.5,0.5]]}`, []string{"--estimator", "mean_centred"}, `{"groups":[[0.5,-0.5],[0,0,0]]}`},
-		"failed members":           {`{"groups":[[1,null,0],[null]]}`, []string{"--estimator", "rloo"}, `{"groups":[[1,null,-1],[null]]}`},
+		"whole groups": {`{"groups":[[1,0],[0.5,0.5,0.5]]}`, []string{"--estimator", "mean_centred"},
+			`{"groups":[[0.5,-0.5],[0,0,0]]}`},
+		"failed members": {`{"groups":[[1,null,0],[null]]}`, []string{"--estimator", "rloo"},
+			`{"groups":[[1,null,-1],[null]]}`},
 		"no members and no groups": {`{"groups":[[]]}`, []string{"--estimator", "rloo"}, `{"groups":[[]]}`},
 		"nothing at all":           {` {"groups": []} `, []string{"--estimator", "rloo"}, `{"groups":[]}`},
-		"a preset":                 {eight, []string{"--preset", "verl"}, `{"groups":[[1.207612,1.207612,1.207612,-0.724567,-0.724567,-0.724567,-0.724567,-0.724567]]}`},
-		"a parameter beside it":    {eight, []string{"--preset", "verl", "--param", "ddof=0"}, `{"groups":[[1.290992,1.290992,1.290992,-0.774595,-0.774595,-0.774595,-0.774595,-0.774595]]}`},
-		"words and numbers":        {`{"groups":[[3]]}`, []string{"--estimator", "std_normalised", "--param", "singleton=raw", "--param", "eps=1e-4"}, `{"groups":[[3]]}`},
-		"the whole batch":          {`{"groups":[[1,0],[null,1]]}`, []string{"--estimator", "reinforce_plus_plus"}, `{"groups":[[0.577350,-1.154701],[null,0.577350]]}`},
-		"the batch by tokens":      {`{"groups":[[1,0]],"tokens":[[4,2]]}`, []string{"--estimator", "reinforce_plus_plus"}, `{"groups":[[0.645497,-1.290994]]}`},
-		"one task after another":   {`{"groups":[[1,1],[1]]}`, []string{"--estimator", "rae", "--param", "decay=0.5"}, `{"groups":[[1,0.5],[0.25]]}`},
+		"a preset": {eight, []string{"--preset", "verl"},
+			`{"groups":[[1.207612,1.207612,1.207612,-0.724567,-0.724567,-0.724567,-0.724567,-0.724567]]}`},
+		"a parameter beside it": {eight, []string{"--preset", "verl", "--param", "ddof=0"},
+			`{"groups":[[1.290992,1.290992,1.290992,-0.774595,-0.774595,-0.774595,-0.774595,-0.774595]]}`},
+		"words and numbers": {`{"groups":[[3]]}`,
+			[]string{"--estimator", "std_normalised", "--param", "singleton=raw", "--param", "eps=1e-4"},
+			`{"groups":[[3]]}`},
+		"the whole batch": {`{"groups":[[1,0],[null,1]]}`, []string{"--estimator", "reinforce_plus_plus"},
+			`{"groups":[[0.577350,-1.154701],[null,0.577350]]}`},
+		"the batch by tokens": {`{"groups":[[1,0]],"tokens":[[4,2]]}`,
+			[]string{"--estimator", "reinforce_plus_plus"}, `{"groups":[[0.645497,-1.290994]]}`},
+		"one task after another": {`{"groups":[[1,1],[1]]}`, []string{"--estimator", "rae", "--param", "decay=0.5"},
+			`{"groups":[[1,0.5],[0.25]]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			output, err := advantages(t, c.input, c.args...)
@@ -109,12 +118,15 @@ func TestMistakesInRewards(t *testing.T) {
 		"no estimator":             {good, nil, []string{"--estimator", "--preset", "--list"}},
 		"an unknown estimator":     {good, []string{"--estimator", "ppo"}, []string{`"ppo"`, "std_normalised"}},
 		"an unknown preset":        {good, []string{"--preset", "grpo"}, []string{`"grpo"`, "prime_rl"}},
-		"both":                     {good, []string{"--preset", "verl", "--estimator", "rloo"}, []string{"verl", "rloo"}},
-		"an unknown parameter":     {good, append(rloo, "--param", "eps=1"), []string{`"eps"`}},
-		"a parameter without one":  {good, append(rloo, "--param", "eps"), []string{`"eps"`, "name=value"}},
-		"a parameter twice":        {good, []string{"--estimator", "maxrl", "--param", "eps=1", "--param", "eps=0"}, []string{"eps", "twice"}},
-		"a parameter that is NaN":  {good, []string{"--estimator", "maxrl", "--param", "eps=nan"}, []string{"eps", "NaN"}},
-		"an argument":              {good, append(rloo, "rewards.json"), []string{"rewards.json"}},
+		"both": {good, []string{"--preset", "verl", "--estimator", "rloo"},
+			[]string{"verl", "rloo"}},
+		"an unknown parameter":    {good, append(rloo, "--param", "eps=1"), []string{`"eps"`}},
+		"a parameter without one": {good, append(rloo, "--param", "eps"), []string{`"eps"`, "name=value"}},
+		"a parameter twice": {good, []string{"--estimator", "maxrl", "--param", "eps=1", "--param", "eps=0"},
+			[]string{"eps", "twice"}},
+		"a parameter that is NaN": {good, []string{"--estimator", "maxrl", "--param", "eps=nan"},
+			[]string{"eps", "NaN"}},
+		"an argument": {good, append(rloo, "rewards.json"), []string{"rewards.json"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			output, err := advantages(t, c.input, c.args...)

@@ -9,7 +9,8 @@ import (
 
 // Whatever is read as rewards has advantages of the same shape, in JSON.
 func FuzzRewards(f *testing.F) {
-	for _, seed := range []string{`{"groups":[[1,0,null],[0.5,1]]}`, `{"groups":[[]],"tokens":[[]]}`, `{"groups":[[1e308,-1e308]],"tokens":[[1,9007199254740993]]}`, `{"groups":null}`, `[`} {
+	for _, seed := range []string{`{"groups":[[1,0,null],[0.5,1]]}`, `{"groups":[[]],"tokens":[[]]}`,
+		`{"groups":[[1e308,-1e308]],"tokens":[[1,9007199254740993]]}`, `{"groups":null}`, `[`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

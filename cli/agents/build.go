@@ -63,7 +63,8 @@ later build may differ.`,
 			progress.Clear()
 			if built.Untried {
 				fmt.Fprintf(cmd.ErrOrStderr(),
-					"the profile %s was tried with %s, and not with %s: look at the requests of a first rollout\n", p.Name, strings.Join(p.Seen, ", "),
+					"the profile %s was tried with %s, and not with %s: look at the requests of a first rollout\n",
+					p.Name, strings.Join(p.Seen, ", "),
 					cmp.Or(p.Install.Version, "what has no install.version"))
 			}
 			return app.Tell(cmd, g, built, "%s %s is layer %s: %d files, %d bytes\nit says: %s\n",
@@ -93,5 +94,6 @@ func profileOf(args []string, file string) (agents.Profile, error) {
 	case file != "":
 		return agents.Read(file)
 	}
-	return agents.Profile{}, errors.New("name an agent, or give --profile FILE: `rondo agents list` lists the shipped profiles")
+	return agents.Profile{},
+		errors.New("name an agent, or give --profile FILE: `rondo agents list` lists the shipped profiles")
 }

@@ -83,8 +83,8 @@ func source(in agents.Install) string {
 	return "files " + in.Files
 }
 
-// shownLayer is what `rondo agents show --json` answers: a layer, or a profile of which the store has
-// none.
+// shownLayer is what `rondo agents show --json` answers: a layer, or a profile of
+// which the store has none.
 type shownLayer struct {
 	Layer   *agents.Stored  `json:"layer,omitempty"`
 	Profile *agents.Profile `json:"profile,omitempty"`

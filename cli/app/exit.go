@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/wording"
 )
 
-// ExitError carries the exit code of a command that did its work and found something. Without an error there is nothing to say.
+// ExitError carries the exit code of a command that did its work and found something. Without an
+// error there is nothing to say.
 type ExitError struct {
 	Code int
 	Err  error

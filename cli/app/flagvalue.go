@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/wording"
 )
 
-// flagValue is the value of a flag in users' words: its kind, what is wrong with it, and no default where there is none.
+// flagValue is the value of a flag in users' words: its kind, what is wrong with it, and no
+// default where there is none.
 type flagValue struct {
 	pflag.Value
 	kind string
@@ -22,8 +23,10 @@ type flagValue struct {
 // flagKinds are the kinds of values by the names that pflag has for them.
 var flagKinds = map[string]flagValue{
 	"string": {kind: "text"}, "stringArray": {kind: "text", list: true}, "stringSlice": {kind: "list", list: true},
-	"int": {kind: wholeNumber}, "int64": {kind: wholeNumber}, "uint": {kind: wholeNumber}, "uint64": {kind: wholeNumber},
-	"intSlice": {kind: "numbers", list: true}, "float64Slice": {kind: "numbers", list: true}, "float64": {kind: "number"}, "duration": {kind: "duration"},
+	"int": {kind: wholeNumber}, "int64": {kind: wholeNumber}, "uint": {kind: wholeNumber},
+	"uint64":   {kind: wholeNumber},
+	"intSlice": {kind: "numbers", list: true}, "float64Slice": {kind: "numbers", list: true},
+	"float64": {kind: "number"}, "duration": {kind: "duration"},
 }
 
 const wholeNumber = "integer"
@@ -31,7 +34,8 @@ const wholeNumber = "integer"
 // Type is the kind of value that help shows.
 func (v flagValue) Type() string { return v.kind }
 
-// Set refuses what is another flag: a flag takes the next word whatever it is, so `--listen --help` would listen at "--help".
+// Set refuses what is another flag: a flag takes the next word whatever it is, so `--listen --help`
+// would listen at "--help".
 func (v flagValue) Set(text string) error {
 	if strings.HasPrefix(text, "--") {
 		return fmt.Errorf("%.80q is a flag and no value: give the value first", text)
@@ -45,7 +49,8 @@ func (v flagValue) Set(text string) error {
 		return v.Value.Set(d.String())
 	case wholeNumber, "number", "numbers":
 		if err := v.Value.Set(text); err != nil {
-			return errors.New("want " + map[string]string{wholeNumber: "a whole number", "number": "a number", "numbers": "numbers, as in 1,2,3"}[v.kind])
+			return errors.New("want " + map[string]string{wholeNumber: "a whole number", "number": "a number",
+				"numbers": "numbers, as in 1,2,3"}[v.kind])
 		}
 		return nil
 	}

@@ -15,8 +15,9 @@ func TestFlagsAreNoValues(t *testing.T) {
 		args []string
 		want string // the text of the error
 	}{
-		"a text":               {[]string{"noun", "--listen", "--help"}, refused + "`rondo noun --help`"},
-		"a list":               {[]string{"noun", "--allow", "a", "--allow", "--help"}, refused + "`rondo noun --help`"},
+		"a text": {[]string{"noun", "--listen", "--help"}, refused + "`rondo noun --help`"},
+		"a list": {[]string{"noun", "--allow", "a", "--allow", "--help"},
+			refused + "`rondo noun --help`"},
 		"a flag of every noun": {[]string{"noun", "--nats", "--help"}, refused + "`rondo noun --help`"},
 		"behind an equal sign": {[]string{"noun", "--listen=--help"}, refused + "`rondo noun --help`"},
 		"a value":              {[]string{"noun", "--listen", "-", "--allow", "-x", "--allow", "a--b"}, ""},
@@ -26,7 +27,11 @@ func TestFlagsAreNoValues(t *testing.T) {
 			var allow []string
 			ran := false
 			root := New(func(*Global) *cobra.Command {
-				cmd := &cobra.Command{Use: "noun", RunE: func(*cobra.Command, []string) error { ran = true; return nil }}
+				cmd := &cobra.Command{Use: "noun", RunE: func(*cobra.Command,
+					[]string) error {
+					ran = true
+					return nil
+				}}
 				cmd.Flags().StringVar(&listen, "listen", "", "")
 				cmd.Flags().StringArrayVar(&allow, "allow", nil, "")
 				return cmd
@@ -54,7 +59,8 @@ func TestEnvironmentIsNoFlag(t *testing.T) {
 	})
 	root.SetArgs([]string{"noun"})
 	root.SetOut(io.Discard)
-	if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), `--store from the environment`) {
+	if err := root.ExecuteContext(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), `--store from the environment`) {
 		t.Fatalf("error %v", err)
 	}
 }

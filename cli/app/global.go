@@ -1,4 +1,5 @@
-// Package app is what every command has: the global flags, exit codes, output for terminals and as JSON, and the access to NATS.
+// Package app is what every command has: the global flags, exit codes, output for terminals and as
+// JSON, and the access to NATS.
 package app
 
 import (
@@ -34,17 +35,20 @@ type Global struct {
 	AwaitLog bool
 	// Outsider: the command asks for no more than outsiders may have, so it looks at no streams.
 	Outsider bool
-	// follows: the command goes on until it is interrupted, so it waits for a lost connection as long as it takes.
+	// follows: the command goes on until it is interrupted, so it waits for a lost
+	// connection as long as it takes.
 	Follows bool
 	// Reads: the command reads alone, and shows what it can while the store is out.
 	Reads bool
-	// Replicas is how many servers hold the streams that the command makes; 0 is as many as hold the catalogue.
+	// Replicas is how many servers hold the streams that the command makes; 0 is as
+	// many as hold the catalogue.
 	Replicas int
 	// Cancel ends the command's context with its cause.
 	Cancel context.CancelCauseFunc
 }
 
-// fillFlags sets every flag that the command line left alone from the environment, then from the file.
+// fillFlags sets every flag that the command line left alone from the
+// environment, then from the file.
 func fillFlags(cmd *cobra.Command, g *Global) error {
 	if err := CheckVariables(cmd.Root(), os.Environ()); err != nil {
 		return err
@@ -84,7 +88,8 @@ func fillFlags(cmd *cobra.Command, g *Global) error {
 	if known := flagNames(cmd.Root()); err == nil { // one file may serve several commands
 		for _, name := range SortedKeys(file) {
 			if !slices.Contains(known, name) {
-				err = fmt.Errorf("--config %s: no command has a flag %q%s", g.config, name, wording.Suggestion(name, known))
+				err = fmt.Errorf("--config %s: no command has a flag %q%s", g.config, name,
+					wording.Suggestion(name, known))
 				break
 			}
 		}
@@ -173,7 +178,8 @@ A variable whose name begins with RONDO_ and that nothing reads is refused.`,
 	return root
 }
 
-// Program adds to the root of a program its commands, the flags --json and --quiet, and refusals of what no command knows.
+// Program adds to the root of a program its commands, the flags --json and --quiet, and refusals
+// of what no command knows.
 func Program(g *Global, root *cobra.Command, nouns ...func(*Global) *cobra.Command) {
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.PersistentFlags().BoolVar(&g.JSON, "json", false, "print JSON")
@@ -186,7 +192,8 @@ func Program(g *Global, root *cobra.Command, nouns ...func(*Global) *cobra.Comma
 	nameHelp(root)
 	refuseTopics(root)
 	refuseUnknown(root)
-	usage := strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", `{{if and .Runnable (not (index .Annotations "`+groups+`"))}}`, 1)
+	usage := strings.Replace(root.UsageTemplate(), "{{if .Runnable}}",
+		`{{if and .Runnable (not (index .Annotations "`+groups+`"))}}`, 1)
 	root.SetUsageTemplate(usage + `{{with index .Annotations "` + settings + `"}}
 {{.}}
 {{end}}`)
@@ -211,7 +218,8 @@ func nameHelp(cmd *cobra.Command) {
 	}
 }
 
-// countError names the argument that a usage such as "show RUN [ROLLOUT]" has and the user has not given, or the first that is too many.
+// countError names the argument that a usage such as "show RUN [ROLLOUT]" has and the user has not
+// given, or the first that is too many.
 func countError(use string, args []string, err error) error {
 	most := 0
 	for _, word := range strings.Fields(use)[1:] {
@@ -226,7 +234,8 @@ func countError(use string, args []string, err error) error {
 		}
 		most++
 	}
-	if most < len(args) && (strings.HasPrefix(err.Error(), "accepts ") || strings.HasPrefix(err.Error(), "unknown command ")) {
+	if most < len(args) && (strings.HasPrefix(err.Error(), "accepts ") ||
+		strings.HasPrefix(err.Error(), "unknown command ")) {
 		return fmt.Errorf("%.80q is one argument too many", args[most])
 	}
 	return err
@@ -247,10 +256,12 @@ func ShowFlags(cmd *cobra.Command, names ...string) {
 	cmd.Annotations = map[string]string{settings: fmt.Sprintf("%d more flags are settings of the services: `rondo config init` writes them into a file, each with what it means.", hidden)}
 }
 
-// groups annotates a command that does nothing but group others: its usage is that of its members alone.
+// groups annotates a command that does nothing but group others: its usage is
+// that of its members alone.
 const groups = "groups"
 
-// refuseUnknown lets a command that only groups others refuse a name that is none of theirs. It shows its help without one.
+// refuseUnknown lets a command that only groups others refuse a name that is none of theirs. It
+// shows its help without one.
 func refuseUnknown(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		refuseUnknown(sub)
@@ -266,7 +277,8 @@ func refuseUnknown(cmd *cobra.Command) {
 			for _, sub := range cmd.Commands() {
 				known = append(known, sub.Name())
 			}
-			return misused(cmd, fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), wording.Suggestion(args[0], known)))
+			return misused(cmd, fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(),
+				wording.Suggestion(args[0], known)))
 		}
 		return cmd.Help()
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestListsInFiles: a list in the file gives a flag that may be repeated each of its values, in the place of its default.
+// TestListsInFiles: a list in the file gives a flag that may be repeated each of its values, in
+// the place of its default.
 func TestListsInFiles(t *testing.T) {
 	var names []string
 	var k []int
@@ -35,14 +36,16 @@ func TestListsInFiles(t *testing.T) {
 	}
 }
 
-// TestUnknownCommands: a name that a group of commands does not have is an error, and not its help with success.
+// TestUnknownCommands: a name that a group of commands does not have is an error, and
+// not its help with success.
 func TestUnknownCommands(t *testing.T) {
 	group := func(*Global) *cobra.Command {
 		cmd := &cobra.Command{Use: "group"}
 		cmd.AddCommand(&cobra.Command{Use: "member", RunE: func(*cobra.Command, []string) error { return nil }})
 		return cmd
 	}
-	for text, want := range map[string]string{"group member": "", "group": "", "group nobody": `unknown command "nobody" for "rondo group"`} {
+	for text, want := range map[string]string{"group member": "", "group": "",
+		"group nobody": `unknown command "nobody" for "rondo group"`} {
 		root := New(group)
 		root.SetArgs(strings.Fields(text))
 		root.SetOut(io.Discard)
@@ -52,7 +55,8 @@ func TestUnknownCommands(t *testing.T) {
 	}
 }
 
-// TestUnknownVariables: a misspelt variable is refused with the name that is meant; variables of tests, and those that Kubernetes sets for Services, are none of ours.
+// TestUnknownVariables: a misspelt variable is refused with the name that is meant; variables of
+// tests, and those that Kubernetes sets for Services, are none of ours.
 func TestUnknownVariables(t *testing.T) {
 	noun := func(*Global) *cobra.Command {
 		cmd := &cobra.Command{Use: "noun", RunE: func(*cobra.Command, []string) error { return nil }}
@@ -66,7 +70,8 @@ func TestUnknownVariables(t *testing.T) {
 		"RONDO_TOOLSLOTS=":      "did you mean RONDO_TOOL_SLOTS?",
 		"RONDO_ENDPOINT_KEY=x":  "did you mean RONDO_ENDPOINT_API_KEY?",
 		"RONDO_SOMETHING_ELSE=": "nothing of Rondo reads it; unset it",
-		"RONDO_TOOL_SLOTS=3":    "", "RONDO_TEST_X=1": "", "RONDO_REQUIRE_ALL=1": "", "RONDO_CONFIG=": "", "RONDOS=1": "", "OTHER=1": "",
+		"RONDO_TOOL_SLOTS=3":    "", "RONDO_TEST_X=1": "", "RONDO_REQUIRE_ALL=1": "", "RONDO_CONFIG=": "",
+		"RONDOS=1": "", "OTHER=1": "",
 		"RONDO_GATEWAY_PORT_8790_TCP_ADDR=10.0.0.1": "nothing of Rondo reads it",
 	} {
 		err := CheckVariables(New(noun), []string{"PATH=/bin", variable})
@@ -74,7 +79,9 @@ func TestUnknownVariables(t *testing.T) {
 			t.Errorf("%s: %v, want %q", variable, err, want)
 		}
 	}
-	links := []string{"RONDO_GATEWAY_SERVICE_HOST=10.0.0.1", "RONDO_GATEWAY_SERVICE_PORT=8790", "RONDO_GATEWAY_SERVICE_PORT_HTTP=8790", "RONDO_GATEWAY_PORT=tcp://10.0.0.1:8790", "RONDO_GATEWAY_PORT_8790_TCP_ADDR=10.0.0.1"}
+	links := []string{"RONDO_GATEWAY_SERVICE_HOST=10.0.0.1", "RONDO_GATEWAY_SERVICE_PORT=8790",
+		"RONDO_GATEWAY_SERVICE_PORT_HTTP=8790", "RONDO_GATEWAY_PORT=tcp://10.0.0.1:8790",
+		"RONDO_GATEWAY_PORT_8790_TCP_ADDR=10.0.0.1"}
 	if err := CheckVariables(New(noun), links); err != nil {
 		t.Error(err)
 	}
@@ -86,13 +93,16 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
-// TestEmptyFlags: a flag whose default follows from something else refuses an empty value; one whose empty value means something takes it. An empty variable is none.
+// TestEmptyFlags: a flag whose default follows from something else refuses an empty value; one
+// whose empty value means something takes it. An empty variable is none.
 func TestEmptyFlags(t *testing.T) {
 	for _, c := range []struct {
 		args, variable, refused string
 	}{
-		{"noun --version 0", "", "--version"}, {"noun --feed=", "", "--feed"}, {"noun --share 0", "", "leave the flag out for all"}, {"noun", "RONDO_FEED", ""},
-		{"noun", "", ""}, {"noun --version 1 --feed x --share 0.5", "", ""}, {"noun --listen=", "", ""}, {"noun --keep 0", "", ""},
+		{"noun --version 0", "", "--version"}, {"noun --feed=", "", "--feed"},
+		{"noun --share 0", "", "leave the flag out for all"}, {"noun", "RONDO_FEED", ""},
+		{"noun", "", ""}, {"noun --version 1 --feed x --share 0.5", "", ""}, {"noun --listen=", "", ""},
+		{"noun --keep 0", "", ""},
 	} {
 		root := New(func(*Global) *cobra.Command {
 			cmd := &cobra.Command{Use: "noun", RunE: func(*cobra.Command, []string) error { return nil }}
@@ -107,7 +117,8 @@ func TestEmptyFlags(t *testing.T) {
 			t.Setenv(c.variable, "")
 		}
 		root.SetArgs(strings.Fields(c.args))
-		if err := root.Execute(); (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+		if err := root.Execute(); (err != nil) != (c.refused != "") ||
+			err != nil && !strings.Contains(err.Error(), c.refused) {
 			t.Errorf("%s %s: %v, want %q", c.args, c.variable, err, c.refused)
 		}
 		if c.variable != "" {

@@ -29,7 +29,8 @@ func setLogFormat(name string) error {
 	return nil
 }
 
-// Logger writes to standard error: warnings only for commands that show progress of their own. Lines about a rollout name its run and its trace.
+// Logger writes to standard error: warnings only for commands that show progress of their own.
+// Lines about a rollout name its run and its trace.
 func Logger(level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: clean}
 	var h slog.Handler = slog.NewTextHandler(os.Stderr, options)
@@ -53,9 +54,11 @@ func clean(_ []string, a slog.Attr) slog.Attr {
 }
 
 // secretVariables hold credentials, or name with _FILE behind them the file of one.
-var secretVariables = []string{"RONDO_ENDPOINT_API_KEY", "RONDO_DASHBOARD_TOKEN", "RONDO_GATEWAY_KEY", "RONDO_EMBEDDINGS_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
+var secretVariables = []string{"RONDO_ENDPOINT_API_KEY", "RONDO_DASHBOARD_TOKEN", "RONDO_GATEWAY_KEY",
+	"RONDO_EMBEDDINGS_KEY", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
 
-// concealCredentials lets no text of this process have the credentials that its environment gives it, nor the keys in its files for the log.
+// concealCredentials lets no text of this process have the credentials that its environment gives
+// it, nor the keys in its files for the log.
 func concealCredentials(files ...string) {
 	for _, name := range secretVariables {
 		wording.Conceal(os.Getenv(name), contentOf(os.Getenv(name+"_FILE")))
@@ -69,7 +72,8 @@ func concealCredentials(files ...string) {
 	}
 }
 
-// contentOf is a file's text; "" for none, and where it cannot be read, which is for those to say who need it.
+// contentOf is a file's text; "" for none, and where it cannot be read, which is for
+// those to say who need it.
 func contentOf(file string) string {
 	if file == "" {
 		return ""

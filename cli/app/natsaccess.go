@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/auth"
 )
 
-// NATSAccess is how a NATS server is told who asks, and how it is known to be the right one. Secrets are in files.
+// NATSAccess is how a NATS server is told who asks, and how it is known to be the right
+// one. Secrets are in files.
 type NATSAccess struct {
 	creds     string
 	ca        string
@@ -29,7 +30,8 @@ func (a *NATSAccess) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.ca, "nats-ca", "", "file of the certificate authority that signed the NATS server's certificate")
 	f.StringVar(&a.cert, "nats-cert", "", "file of a client certificate for the NATS server")
 	f.StringVar(&a.key, "nats-key", "", "file of the client certificate's key")
-	f.StringVar(&a.Monitor, "nats-monitor", "", "URL of the NATS server's monitoring port, which lists the streams that refuse writes, for example http://nats:8222; commas between those of a cluster")
+	f.StringVar(&a.Monitor, "nats-monitor", "",
+		"URL of the NATS server's monitoring port, which lists the streams that refuse writes, for example http://nats:8222; commas between those of a cluster")
 }
 
 // Options are those of a connection.
@@ -57,7 +59,8 @@ func (a NATSAccess) Options() ([]nats.Option, error) {
 	return options, nil
 }
 
-// TellRefusal logs what the server refuses: without a word, a request that is not allowed looks like one that takes for ever.
+// TellRefusal logs what the server refuses: without a word, a request that is not allowed looks
+// like one that takes for ever.
 func TellRefusal(_ *nats.Conn, _ *nats.Subscription, err error) {
 	level := slog.LevelWarn
 	if errors.Is(err, nats.ErrPermissionViolation) {
@@ -85,7 +88,8 @@ func RedactedURL(natsURL string) string {
 	return natsURL
 }
 
-// WithoutSecrets is an error about a server without what its URL holds of users and passwords: net/url repeats what it cannot read.
+// WithoutSecrets is an error about a server without what its URL holds of users and passwords:
+// net/url repeats what it cannot read.
 func WithoutSecrets(natsURL string, err error) error {
 	text := err.Error()
 	for server := range strings.SplitSeq(natsURL, ",") {

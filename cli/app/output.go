@@ -41,7 +41,8 @@ func Tell(cmd *cobra.Command, g *Global, found any, format string, args ...any) 
 	})
 }
 
-// Output is standard output. It remembers the first write that failed: a command that has printed nothing has not gone well.
+// Output is standard output. It remembers the first write that failed: a command that has printed
+// nothing has not gone well.
 type Output struct {
 	file *os.File
 	mu   sync.Mutex
@@ -80,8 +81,8 @@ func FileOf(w io.Writer) *os.File {
 	return nil
 }
 
-// Progress shows where long work is: one line that rewrites itself on a terminal, a plain line now and then in
-// a pipe.
+// Progress shows where long work is: one line that rewrites itself on a terminal, a plain
+// line now and then in a pipe.
 type Progress struct {
 	w        io.Writer
 	Terminal bool

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Table is how commands print rows: columns two spaces apart, as wide as a terminal shows them, numbers on the right. A cell is one line, whatever was
-// written into it.
+// Table is how commands print rows: columns two spaces apart, as wide as a terminal shows them,
+// numbers on the right. A cell is one line, whatever was written into it.
 type Table struct {
 	head []string
 	rows [][]string
@@ -85,7 +85,8 @@ func (t *Table) Lines() []string {
 	return lines
 }
 
-// numeric says of each column whether it holds numbers: at least one, and nothing else but empty cells and dashes.
+// numeric says of each column whether it holds numbers: at least one, and nothing else
+// but empty cells and dashes.
 func (t *Table) numeric(columns int) []bool {
 	numbers, others := make([]bool, columns), make([]bool, columns)
 	for _, row := range t.rows {
@@ -112,7 +113,8 @@ func isNumber(cell string) bool {
 
 func textWidth(text string) int { return Row{{Text: text}}.width() }
 
-// Columns makes a table of what is written to it: a line is a row, and tabs divide its cells. Flush prints the table.
+// Columns makes a table of what is written to it: a line is a row, and tabs divide its
+// cells. Flush prints the table.
 type Columns struct {
 	w    io.Writer
 	text strings.Builder

@@ -96,8 +96,8 @@ func (s *Screen) Print(rows ...Row) {
 	}
 }
 
-// Clean makes a text of others fit for a terminal: what would move its cursor, colour it or turn the direction of writing is
-// shown instead of done. Lines and tabs stay.
+// Clean makes a text of others fit for a terminal: what would move its cursor, colour it or turn
+// the direction of writing is shown instead of done. Lines and tabs stay.
 func Clean(text string) string {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	return strings.Map(func(r rune) rune {

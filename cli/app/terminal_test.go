@@ -92,7 +92,8 @@ func TestWrapping(t *testing.T) {
 func TestBeside(t *testing.T) {
 	var out bytes.Buffer
 	s := &Screen{W: &out}
-	s.Print(SideBySide([][]Row{{{{"one", Bold}}, {{"日本", Plain}}}, {{{"two", Plain}}, {{"x", Plain}}, {{"three", Plain}}}}, 5, "|")...)
+	s.Print(SideBySide([][]Row{{{{"one", Bold}}, {{"日本", Plain}}},
+		{{{"two", Plain}}, {{"x", Plain}}, {{"three", Plain}}}}, 5, "|")...)
 	if want := "one  |two\n日本 |x\n     |three\n"; out.String() != want {
 		t.Errorf("%q", out.String())
 	}
@@ -111,7 +112,8 @@ func TestShorten(t *testing.T) {
 		full       bool
 		want       string
 	}{
-		{2, 1, false, "1|2|… 3 lines more (--full) …|6|"}, {2, 1, true, "1|2|3|4|5|6|"}, {3, 3, false, "1|2|3|4|5|6|"}, {3, 2, false, "1|2|3|4|5|6|"}, {0, 1, false, "… 5 lines more (--full) …|6|"},
+		{2, 1, false, "1|2|… 3 lines more (--full) …|6|"}, {2, 1, true, "1|2|3|4|5|6|"}, {3, 3, false, "1|2|3|4|5|6|"},
+		{3, 2, false, "1|2|3|4|5|6|"}, {0, 1, false, "… 5 lines more (--full) …|6|"},
 	} {
 		if got := texts(Shorten(rows, c.head, c.tail, c.full)); got != c.want {
 			t.Errorf("%+v: %s", c, got)

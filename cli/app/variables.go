@@ -15,7 +15,8 @@ import (
 // prefix begins the names of all environment variables of Rondo.
 const prefix = "RONDO_"
 
-// variables are those that are no flag's: of the program and of the Python client, of compose.yaml, of programs that Rondo starts, and of the project's own tests.
+// variables are those that are no flag's: of the program and of the Python client, of compose.yaml,
+// of programs that Rondo starts, and of the project's own tests.
 var variables = strings.Fields(`
 	RONDO_CONFIG RONDO_BINARY RONDO_PYTHON RONDO_ENDPOINT_API_KEY RONDO_DASHBOARD_TOKEN RONDO_GATEWAY RONDO_GATEWAY_KEY RONDO_EMBEDDINGS_KEY RONDO_EMBEDDINGS_KEY_FILE
 	RONDO_BUCKET RONDO_DEMO_STEPS RONDO_HOST RONDO_MODEL RONDO_NATS_MEMORY RONDO_OUT RONDO_PUBLISH RONDO_RUNNER_CPUS RONDO_RUNNER_MEMORY RONDO_S3_MEMORY RONDO_SERVICE_MEMORY
@@ -28,7 +29,8 @@ var variables = strings.Fields(`
 // ofTests begins the names of variables with which tests start themselves again.
 var ofTests = regexp.MustCompile(`^RONDO_(TEST|CI)_`)
 
-// CheckVariables refuses an environment variable of Rondo's that nothing reads: a misspelt one would leave the default in place.
+// CheckVariables refuses an environment variable of Rondo's that nothing reads: a misspelt one
+// would leave the default in place.
 func CheckVariables(root *cobra.Command, environment []string) error {
 	known := slices.Clone(variables)
 	for _, name := range flagNames(root) {
@@ -40,14 +42,16 @@ func CheckVariables(root *cobra.Command, environment []string) error {
 	}
 	for _, each := range environment {
 		name, _, _ := strings.Cut(each, "=")
-		if !strings.HasPrefix(name, prefix) || ofTests.MatchString(name) || slices.Contains(known, name) || linked(name, environment) {
+		if !strings.HasPrefix(name, prefix) || ofTests.MatchString(name) || slices.Contains(known, name) ||
+			linked(name, environment) {
 			continue
 		}
 		meant := ""
 		if near := wording.Nearest(strings.TrimPrefix(name, prefix), endings); near != "" {
 			meant = fmt.Sprintf(", did you mean %s?", prefix+near)
 		}
-		return fmt.Errorf("environment variable %.100s: nothing of Rondo reads it%s; unset it, or see the flags in `%s --help`", name, meant, root.Name())
+		return fmt.Errorf("environment variable %.100s: nothing of Rondo reads it%s; unset it, or see the flags in `%s --help`",
+			name, meant, root.Name())
 	}
 	return nil
 }
@@ -67,17 +71,21 @@ func commands(cmd *cobra.Command) (all []*cobra.Command) {
 
 var link = regexp.MustCompile(`^(RONDO(?:_.+?)?)_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)?)$`)
 
-// linked reports whether Kubernetes has set the variable for a Service whose name begins with rondo.
+// linked reports whether Kubernetes has set the variable for a Service
+// whose name begins with rondo.
 func linked(name string, environment []string) bool {
 	found := link.FindStringSubmatch(name)
-	return found != nil && slices.ContainsFunc(environment, func(v string) bool { return strings.HasPrefix(v, found[1]+"_SERVICE_HOST=") })
+	return found != nil && slices.ContainsFunc(environment,
+		func(v string) bool { return strings.HasPrefix(v, found[1]+"_SERVICE_HOST=") })
 }
 
-// checkEmpty refuses the empty value of a flag that has none by default because its default follows from something else, which its help says: the empty value would be taken for that.
+// checkEmpty refuses the empty value of a flag that has none by default because its default follows
+// from something else, which its help says: the empty value would be taken for that.
 func checkEmpty(cmd *cobra.Command) (err error) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		_, absent, says := strings.Cut(f.Usage, "(default: ")
-		if !says || !f.Changed || err != nil || !emptyText(f.Value.String()) || !emptyText(f.DefValue) || f.Value.Type() == "bool" {
+		if !says || !f.Changed || err != nil || !emptyText(f.Value.String()) || !emptyText(f.DefValue) ||
+			f.Value.Type() == "bool" {
 			return
 		}
 		absent, _, _ = strings.Cut(absent, ")")

@@ -55,7 +55,8 @@ func printArchive(w io.Writer, g *app.Global, r archiveReport, done string) erro
 	for _, f := range r.Findings {
 		fmt.Fprintln(w, f)
 	}
-	_, err := fmt.Fprintf(w, "run %s: %d events in %d segments of %d bytes %s\n", r.Run, r.Events, len(r.Segments), r.Bytes, done)
+	_, err := fmt.Fprintf(w, "run %s: %d events in %d segments of %d bytes %s\n", r.Run, r.Events,
+		len(r.Segments), r.Bytes, done)
 	return err
 }
 
@@ -80,7 +81,8 @@ intervals of the run file (log.archive_every), whenever a segment is full, and w
 
 func newArchiveVerify(g *app.Global) *cobra.Command {
 	return &cobra.Command{
-		Use: "verify RUN", Short: "Read a run's archive again, and check it against its digests and the log", Args: cobra.ExactArgs(1),
+		Use: "verify RUN", Short: "Read a run's archive again, and check it against its digests and the log",
+		Args: cobra.ExactArgs(1),
 		Long: `Verify reads every segment, and checks its digest, that they follow each other without gaps, and, where the run's stream is
 there, that both hold the same events. Then it reads every object that the archived events refer to (large bodies,
 trajectories, batches, workspaces, logs, tasks, weights), each once, and checks its digest. It names what is broken, with the
@@ -95,7 +97,8 @@ event that refers to it, and exits with 2.`,
 			if err := printArchive(cmd.OutOrStdout(), g, r, done); err != nil || len(r.Findings) == 0 {
 				return err
 			}
-			return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("archive of %s: %d findings", args[0], len(r.Findings))}
+			return &app.ExitError{Code: app.ExitFindings,
+				Err: fmt.Errorf("archive of %s: %d findings", args[0], len(r.Findings))}
 		}),
 	}
 }
@@ -109,7 +112,8 @@ func verifyArchive(ctx context.Context, g *app.Global, log *eventlog.Log, run st
 	if r.Findings, err = log.Archive.Verify(ctx, run, sealed); err != nil {
 		return r, err
 	}
-	objects, err := recovery.VerifyObjects(ctx, log.Store(), run, sealed, func(seq uint64) { show.Line("sequence %d of %d", seq, r.Events) })
+	objects, err := recovery.VerifyObjects(ctx, log.Store(), run, sealed,
+		func(seq uint64) { show.Line("sequence %d of %d", seq, r.Events) })
 	r.Findings, r.ObjectsFound = append(r.Findings, objects.Findings...), &objects
 	return r, err
 }

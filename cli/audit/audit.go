@@ -119,7 +119,8 @@ func auditRun(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, o a
 		printAudit(cmd.OutOrStdout(), a, o.quick)
 	}
 	if err == nil && len(report.Findings) > 0 {
-		err = &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("audit of %s: %d findings", run, len(report.Findings))}
+		err = &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("audit of %s: %d findings", run,
+			len(report.Findings))}
 	}
 	return err
 }
@@ -151,7 +152,8 @@ func check(ctx context.Context, p *plane.Plane, run string, quick bool) (audit.R
 }
 
 // compare adds to findings where the run's catalogue, stream and archive differ.
-func compare(ctx context.Context, p *plane.Plane, run string, depth recovery.Depth, findings []audit.Finding) ([]audit.Finding, error) {
+func compare(ctx context.Context, p *plane.Plane, run string, depth recovery.Depth,
+	findings []audit.Finding) ([]audit.Finding, error) {
 	wrong, err := recovery.Compare(ctx, p.Log.Archive, run, depth)
 	for _, f := range wrong {
 		findings = append(findings, audit.Finding{Rule: audit.RuleArchive, Event: string(f.Kind), Message: f.Found})
@@ -173,7 +175,8 @@ type auditReport struct {
 func newAuditReport(r audit.Report, letters []DeadLetter, l *books.Run, o auditOptions) (auditReport, error) {
 	if o.feed != "" {
 		if !slices.Contains(l.Feeds(), o.feed) {
-			return auditReport{}, fmt.Errorf("run %s has no feed %q: it has %s", r.Run, o.feed, strings.Join(l.Feeds(), ", "))
+			return auditReport{}, fmt.Errorf("run %s has no feed %q: it has %s", r.Run, o.feed,
+				strings.Join(l.Feeds(), ", "))
 		}
 		r.Feeds = []books.Balance{l.Balance(o.feed)}
 	}

@@ -20,8 +20,9 @@ type DeadLetter struct {
 	Reason   string `json:"reason"`
 }
 
-// deadLetters lists what the intake refused and what was given up for one run, and the versions of its policy that were
-// rejected. For the catalogue itself it lists everything, also what belongs to no run.
+// deadLetters lists what the intake refused and what was given up for one run, and the
+// versions of its policy that were rejected. For the catalogue itself it lists everything,
+// also what belongs to no run.
 func deadLetters(ctx context.Context, log *eventlog.Log, run string) ([]DeadLetter, error) {
 	letters := []DeadLetter{}
 	policy := ""
@@ -56,7 +57,8 @@ func readLetter(e events.Event) (letter DeadLetter, ok bool, err error) {
 	case events.WeightsRejectedType:
 		r, err := events.Data[events.WeightsRejected](e)
 		return DeadLetter{
-			Stream: events.CatalogueStream, Sequence: e.Seq, Subject: e.Subject(), Reason: fmt.Sprintf("version %d: %s", r.Version, r.Reason),
+			Stream: events.CatalogueStream, Sequence: e.Seq, Subject: e.Subject(),
+			Reason: fmt.Sprintf("version %d: %s", r.Version, r.Reason),
 		}, true, err
 	}
 	return DeadLetter{}, false, nil
@@ -66,12 +68,14 @@ func readLetter(e events.Event) (letter DeadLetter, ok bool, err error) {
 func (d DeadLetter) Concerns(run, policy string) bool {
 	weights := events.Event{Run: events.Catalogue, Type: "weights.", Entity: policy}.Subject()
 	return d.Stream == events.RunStream(run) || strings.HasPrefix(d.Subject, events.IntakePrefix+run+".") ||
-		policy != "" && (strings.HasPrefix(d.Subject, weights) || strings.HasPrefix(d.Subject, events.IntakeSubject(events.Catalogue, "weights.", policy)))
+		policy != "" && (strings.HasPrefix(d.Subject, weights) ||
+			strings.HasPrefix(d.Subject, events.IntakeSubject(events.Catalogue, "weights.", policy)))
 }
 
 func printLetters(w io.Writer, letters []DeadLetter) {
 	for _, d := range letters {
-		fmt.Fprintf(w, "dead letter: %s at sequence %d of %s: %s\n", app.Line(d.Subject, 200), d.Sequence, d.Stream, app.Line(d.Reason, 400))
+		fmt.Fprintf(w, "dead letter: %s at sequence %d of %s: %s\n", app.Line(d.Subject, 200), d.Sequence, d.Stream,
+			app.Line(d.Reason, 400))
 	}
 }
 

@@ -72,7 +72,8 @@ type watchedBooks struct {
 	shown auditReport
 }
 
-// watchBooks follows a run's log and prints the books whenever they have changed, until the run is closed and at rest.
+// watchBooks follows a run's log and prints the books whenever they have changed, until the
+// run is closed and at rest.
 func watchBooks(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, o auditOptions) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()

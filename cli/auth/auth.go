@@ -32,7 +32,8 @@ For an S3 bucket, store makes keys for the same users. The directory is an opera
 to the server, keys/ to nobody.`,
 	}
 	cmd.PersistentFlags().StringVar(&f.out, "out", "auth", "directory of the keys")
-	cmd.AddCommand(newAuthInit(g, f), newAuthUser(g, f), newAuthStore(g, f), newAuthList(g, f), newAuthShow(g, f), newAuthRotate(g, f), newAuthRevoke(g, f))
+	cmd.AddCommand(newAuthInit(g, f), newAuthUser(g, f), newAuthStore(g, f), newAuthList(g, f), newAuthShow(g, f),
+		newAuthRotate(g, f), newAuthRevoke(g, f))
 	return cmd
 }
 
@@ -79,11 +80,16 @@ nats/routes.conf in its block, too: they know each other by the certificate, whi
 				}
 				results = append(results, madeUser{name, outcome, a.Creds(name)})
 			}
-			return app.Show(cmd, g, results, func(w io.Writer) error { return tellMade(w, f.out, results, len(hosts) > 0) })
+			return app.Show(cmd, g, results, func(w io.Writer) error {
+				return tellMade(w, f.out,
+					results, len(hosts) > 0)
+			})
 		},
 	}
-	cmd.Flags().StringArrayVar(&hosts, "tls", nil, "name or address of the NATS server, or of each of a cluster, for a certificate authority and a certificate of its own; may be repeated")
-	cmd.Flags().BoolVar(&storeRoot, "store-root", false, "make root keys for an S3 server, too: s3/root.access and s3/root.secret")
+	cmd.Flags().StringArrayVar(&hosts, "tls", nil,
+		"name or address of the NATS server, or of each of a cluster, for a certificate authority and a certificate of its own; may be repeated")
+	cmd.Flags().BoolVar(&storeRoot, "store-root", false,
+		"make root keys for an S3 server, too: s3/root.access and s3/root.secret")
 	return cmd
 }
 
@@ -92,7 +98,8 @@ func tellMade(w io.Writer, out string, results []madeUser, tls bool) error {
 	for _, r := range results {
 		counts[r.Outcome]++
 	}
-	fmt.Fprintf(w, "%d users in %s: %d made, %d updated, %d kept\n", len(results), out, counts[auth.OutcomeMade], counts[auth.OutcomeUpdated], counts[auth.OutcomeKept])
+	fmt.Fprintf(w, "%d users in %s: %d made, %d updated, %d kept\n", len(results), out, counts[auth.OutcomeMade],
+		counts[auth.OutcomeUpdated], counts[auth.OutcomeKept])
 	fmt.Fprintf(w, "for the server:    include %q in its configuration\n", filepath.Join(out, auth.ConfigFile))
 	if tls {
 		fmt.Fprintf(w, "                   include %q\n", filepath.Join(out, auth.TLSConfigFile))
@@ -108,8 +115,9 @@ func newAuthUser(g *app.Global, f *authFlags) *cobra.Command {
 	var role, domain string
 	var lasts time.Duration
 	cmd := &cobra.Command{
-		Use: "user NAME", Short: "Make credentials for a trainer, harness, product or operator of one run, or for a process of several services",
-		Args: cobra.ExactArgs(1),
+		Use:   "user NAME",
+		Short: "Make credentials for a trainer, harness, product or operator of one run, or for a process of several services",
+		Args:  cobra.ExactArgs(1),
 		Long: "Roles:\n" + roleTable() + `
 The server knows a new user with a role at once. After a new user with services it needs a reload (nats-server --signal reload, or a HUP signal).`,
 		Example: `  rondo auth user torch --role trainer --run mine --feed trainer --policy repair --expires 720h
@@ -145,8 +153,10 @@ The server knows a new user with a role at once. After a new user with services 
 	fl.StringVar(&o.Run, "run", "", "the outsider's run")
 	fl.StringVar(&o.Feed, "feed", "", "the trainer's feed")
 	fl.StringVar(&o.Policy, "policy", "", "the policy whose weights the outsider submits or serves")
-	fl.StringArrayVar(&services, "service", nil, "a service that the user's process runs, in place of a role; may be repeated")
-	fl.StringVar(&domain, "domain", "", "JetStream domain of the log, for services that connect to servers without JetStream, in another region")
+	fl.StringArrayVar(&services, "service", nil,
+		"a service that the user's process runs, in place of a role; may be repeated")
+	fl.StringVar(&domain, "domain", "",
+		"JetStream domain of the log, for services that connect to servers without JetStream, in another region")
 	fl.DurationVar(&lasts, "expires", 0, "how long the credentials are good for (0: until they are revoked)")
 	cmd.MarkFlagsMutuallyExclusive("service", "run")
 	cmd.MarkFlagsMutuallyExclusive("domain", "run")
@@ -210,7 +220,8 @@ func validity(u auth.User, now time.Time) string {
 
 func newAuthShow(g *app.Global, f *authFlags) *cobra.Command {
 	return &cobra.Command{
-		Use: "show NAME", Short: "Show what a user, or a service of the topology, may do on the server", Args: cobra.ExactArgs(1),
+		Use: "show NAME", Short: "Show what a user, or a service of the topology, may do on the server",
+		Args:    cobra.ExactArgs(1),
 		Example: "  rondo auth show generator\n  rondo auth show torch --out /etc/rondo/auth --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			u := auth.User{Name: args[0], Services: []string{args[0]}}
@@ -265,7 +276,8 @@ func newAuthRevoke(g *app.Global, f *authFlags) *cobra.Command {
 }
 
 // each does something to users, and says what is left to do.
-func (f *authFlags) each(cmd *cobra.Command, g *app.Global, names []string, done string, do func(*auth.Authority, string) error) error {
+func (f *authFlags) each(cmd *cobra.Command, g *app.Global, names []string, done string,
+	do func(*auth.Authority, string) error) error {
 	a, err := auth.Open(f.out)
 	if err != nil {
 		return err
@@ -283,5 +295,6 @@ func (f *authFlags) each(cmd *cobra.Command, g *app.Global, names []string, done
 			return err
 		}
 	}
-	return app.Tell(cmd, g, names, "%s: %s; now reload the server, which includes %s%s\n", done, strings.Join(names, " "), filepath.Join(f.out, auth.ConfigFile), store)
+	return app.Tell(cmd, g, names, "%s: %s; now reload the server, which includes %s%s\n", done,
+		strings.Join(names, " "), filepath.Join(f.out, auth.ConfigFile), store)
 }

@@ -64,9 +64,10 @@ stand for the users that you make there.`,
 			if err != nil {
 				return err
 			}
-			return app.Show(cmd, g, map[string]any{"bucket": c.Bucket, "users": results, "removed": removed}, func(w io.Writer) error {
-				return tellStore(w, f.out, c.Bucket, results, removed)
-			})
+			return app.Show(cmd, g, map[string]any{"bucket": c.Bucket, "users": results, "removed": removed},
+				func(w io.Writer) error {
+					return tellStore(w, f.out, c.Bucket, results, removed)
+				})
 		},
 	}
 	cmd.Flags().BoolVar(&printOnly, "print", false, "print the bucket policy, and do nothing")
@@ -79,7 +80,8 @@ func bucketOf(store string) (s3.Config, error) {
 	case store == "":
 		return s3.Config{}, errors.New("no store is named: give --store s3://bucket?endpoint=URL")
 	case !strings.HasPrefix(store, "s3://"):
-		return s3.Config{}, errors.New("--store is not an S3 bucket: a directory has no users, and only file permissions protect it")
+		return s3.Config{},
+			errors.New("--store is not an S3 bucket: a directory has no users, and only file permissions protect it")
 	}
 	return s3.ParseURL(store)
 }
@@ -110,7 +112,8 @@ func printPolicy(w io.Writer, a *auth.Authority, c s3.Config, users []auth.User)
 	return err
 }
 
-func applyStore(ctx context.Context, a *auth.Authority, c s3.Config, here, gone []auth.User) (results []storeUser, removed []string, err error) {
+func applyStore(ctx context.Context, a *auth.Authority, c s3.Config, here,
+	gone []auth.User) (results []storeUser, removed []string, err error) {
 	server, err := s3.OpenAdmin(ctx, c)
 	if err != nil {
 		return nil, nil, notEnforced(err)
@@ -168,7 +171,8 @@ func tellStore(w io.Writer, out, bucket string, results []storeUser, removed []s
 	if len(removed) > 0 {
 		fmt.Fprintf(w, "without rights:     %s\n", strings.Join(removed, " "))
 	}
-	_, err := fmt.Fprintf(w, "for their processes: the variables in %s\n", filepath.Join(out, "users", "NAME", "s3.env"))
+	_, err := fmt.Fprintf(w, "for their processes: the variables in %s\n",
+		filepath.Join(out, "users", "NAME", "s3.env"))
 	return err
 }
 
@@ -190,7 +194,8 @@ func placeTable() string {
 	for _, s := range topology.Objects {
 		prefix := s.Prefix
 		prefix = cmp.Or(prefix, "(everything)")
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", prefix, names(s.Writes, s.RoleWrites), names(s.Reads, s.RoleReads), names(s.Deletes, nil))
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", prefix, names(s.Writes, s.RoleWrites),
+			names(s.Reads, s.RoleReads), names(s.Deletes, nil))
 	}
 	w.Flush()
 	return b.String()

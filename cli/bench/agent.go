@@ -35,6 +35,7 @@ created, and touches no plane.`,
 	flags.IntVar(&o.Tokens, "tokens", 128, "tokens that are sampled in a turn")
 	flags.IntVar(&o.AtOnce, "at-once", 4, "rollouts that are under way at once")
 	flags.IntVar(&o.Pairs, "pairs", 3, "turns of either side")
-	flags.BoolVar(&o.AllowInsecure, "allow-insecure", false, "run tools and agents without isolation where the kernel refuses it")
+	flags.BoolVar(&o.AllowInsecure, "allow-insecure", false,
+		"run tools and agents without isolation where the kernel refuses it")
 	return measuring(g, "agents", cmd, measure)
 }

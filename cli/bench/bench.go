@@ -40,7 +40,8 @@ func program() (*cobra.Command, *app.Global) {
 the program beside this one, or the one that RONDO_BINARY names.`,
 	}
 	g := &app.Global{}
-	app.Program(g, root, newBenchStage, newBenchFeed, newBenchReplay, newBenchIndex, newBenchSandbox, newBenchLong, newBenchPipeline, newBenchAgent, newBenchWeights,
+	app.Program(g, root, newBenchStage, newBenchFeed, newBenchReplay, newBenchIndex, newBenchSandbox, newBenchLong,
+		newBenchPipeline, newBenchAgent, newBenchWeights,
 		newBenchUtilisation, newBenchScale)
 	return root, g
 }

@@ -54,13 +54,15 @@ The measured plane is in a temporary directory. No other plane is touched.`,
 	flags := cmd.Flags()
 	flags.IntSliceVar(&o.Lengths, "lengths", []int{1 << 10, 8 << 10, 32 << 10}, "tokens of a trajectory")
 	flags.IntVar(&o.Tokens, "tokens", 8<<20, "tokens of one turn, over all of its trajectories")
-	flags.IntSliceVar(&o.Backlogs, "backlogs", []int{100, 10000}, "groups that wait in the feeder whose memory is measured")
+	flags.IntSliceVar(&o.Backlogs, "backlogs", []int{100, 10000},
+		"groups that wait in the feeder whose memory is measured")
 	flags.BoolVar(&noMemory, "no-memory", false, "skip the measurement of memory")
 	flags.StringVar(&python, "python", python, "Python that has the package rondo")
 	return measuring(g, "the feed", cmd, measure)
 }
 
-// feedSummary puts the figures that one looks for first in front: those of the middle length with every append synced.
+// feedSummary puts the figures that one looks for first in front: those of the middle length
+// with every append synced.
 type feedSummary struct {
 	Push          float64 `json:"push_mtok_s"`
 	Pull          float64 `json:"pull_mtok_s"`
@@ -81,7 +83,8 @@ func summariseFeed(r feed.Result) feedSummary {
 	middle := r.Lengths[len(r.Lengths)/2]
 	for _, t := range r.Turns {
 		if t.Tokens == middle && t.Durability == "always" {
-			s.Push, s.Pull, s.PushRatio, s.PullRatio, s.BytesPerToken, s.LogPerToken = t.Push, t.Pull, t.PushRatio(), t.PullRatio(), t.BytesPerToken, t.LogPerToken
+			s.Push, s.Pull, s.PushRatio, s.PullRatio, s.BytesPerToken, s.LogPerToken = t.Push, t.Pull, t.PushRatio(),
+				t.PullRatio(), t.BytesPerToken, t.LogPerToken
 			s.RawAppend, s.AppendRatio = t.RawAppend, t.AppendRatio()
 		}
 	}

@@ -17,7 +17,8 @@ import (
 )
 
 // measuring lets a command measure something, which errors name, and print what it found.
-func measuring[R any](g *app.Global, what string, cmd *cobra.Command, measure func(context.Context, *app.Progress) (R, error)) *cobra.Command {
+func measuring[R any](g *app.Global, what string, cmd *cobra.Command,
+	measure func(context.Context, *app.Progress) (R, error)) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		show := app.NewProgress(g)
@@ -37,7 +38,8 @@ type figure struct {
 	rows        [][]figure
 }
 
-// printFigures prints a result by the names of its JSON: its values one below the other, and each list of objects as a table.
+// printFigures prints a result by the names of its JSON: its values one below the other, and each
+// list of objects as a table.
 func printFigures(w io.Writer, result any) error {
 	text, err := json.Marshal(result)
 	if err != nil {
@@ -102,7 +104,8 @@ func (f figure) text() string {
 	return f.value + strings.Join(rows, "; ")
 }
 
-// readFigures reads the next value, which stands under a name. The values of an object stand behind its name and a dot.
+// readFigures reads the next value, which stands under a name. The values of an object stand
+// behind its name and a dot.
 func readFigures(d *json.Decoder, name string) (all []figure, err error) {
 	token, err := d.Token()
 	if err != nil {

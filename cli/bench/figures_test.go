@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestFigures: a result is printed by the names of its JSON, in its order; lists of objects are tables, and a list within them is one cell.
+// TestFigures: a result is printed by the names of its JSON, in its order; lists of objects are
+// tables, and a list within them is one cell.
 func TestFigures(t *testing.T) {
 	type part struct {
 		Files int     `json:"files"`
@@ -21,7 +22,8 @@ func TestFigures(t *testing.T) {
 		Bytes int            `json:"bytes"`
 		Raw   map[string]any `json:"raw"`
 		Rows  []row          `json:"rows"`
-	}{0.123456, 1048576, map[string]any{"p50": 1.5, "why": nil}, []row{{"a", []int{1, 2}, nil}, {"b c", nil, []part{{1, 0.5}, {10, 2}}}}}
+	}{0.123456, 1048576, map[string]any{"p50": 1.5, "why": nil},
+		[]row{{"a", []int{1, 2}, nil}, {"b c", nil, []part{{1, 0.5}, {10, 2}}}}}
 	var b strings.Builder
 	if err := printFigures(&b, r); err != nil {
 		t.Fatal(err)

@@ -37,15 +37,17 @@ Everything happens in a temporary directory, which needs about 2 GB for a millio
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.Questions, "questions", 1000, "questions about each standard library")
-	flags.IntVar(&o.Times, "times", 10, "how many times as large as Go's standard library the second tree is; 1: no second tree")
+	flags.IntVar(&o.Times, "times", 10,
+		"how many times as large as Go's standard library the second tree is; 1: no second tree")
 	flags.IntSliceVar(&o.Chunks, "chunks", []int{10_000, 100_000, 1_000_000}, "chunks of the indexes that are asked")
 	flags.IntVar(&o.Queries, "queries", 50, "queries at each size")
-	flags.StringVar(&o.Dir, "dir", "", "where trees and stores are made and removed (default: the system's temporary directory)")
+	flags.StringVar(&o.Dir, "dir", "",
+		"where trees and stores are made and removed (default: the system's temporary directory)")
 	return measuring(g, "the index", cmd, measure)
 }
 
-// indexSummary puts the figures that one looks for first in front: quality in Go, the cost of the smaller tree, and the speed of the largest
-// index.
+// indexSummary puts the figures that one looks for first in front: quality in Go, the cost of the
+// smaller tree, and the speed of the largest index.
 type indexSummary struct {
 	BM25          float64 `json:"recall10_bm25"`
 	Vectors       float64 `json:"recall10_vectors"`

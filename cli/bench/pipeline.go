@@ -31,7 +31,8 @@ removes everything that it created, and touches no plane.`,
 		Example: "  rondo-bench pipeline\n  rondo-bench pipeline --rollouts 3200 --turns 8 --json\n  rondo-bench pipeline --open 100000",
 	}
 	measure := func(ctx context.Context, show *app.Progress) (pipelineResult, error) {
-		s, err := stage.Run(ctx, stage.Options{Events: 5000, Pairs: 3, Durability: []time.Duration{100 * time.Millisecond}}, func(now string) { show.Show("%s", now) })
+		s, err := stage.Run(ctx, stage.Options{Events: 5000, Pairs: 3,
+			Durability: []time.Duration{100 * time.Millisecond}}, func(now string) { show.Show("%s", now) })
 		if err != nil {
 			return pipelineResult{}, fmt.Errorf("one stage: %w", err)
 		}

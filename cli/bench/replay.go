@@ -14,7 +14,8 @@ import (
 )
 
 func newBenchReplay(g *app.Global) *cobra.Command {
-	o := replay.Options{Services: []func(context.Context, pipeline.Env) error{querysampler.Run, advantagecalculator.Run, trainerfeeder.Run}}
+	o := replay.Options{Services: []func(context.Context, pipeline.Env) error{querysampler.Run, advantagecalculator.Run,
+		trainerfeeder.Run}}
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "A recorded run folded from its stream and from its archive, and every decision of it made again",

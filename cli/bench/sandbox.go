@@ -28,7 +28,9 @@ of the kernel's own memory. The benchmark removes everything it created.`,
 	}
 	measure := func(ctx context.Context, show *app.Progress) (sandbox.Result, error) {
 		if o.Pairs < 1 || o.Held < 0 {
-			return sandbox.Result{}, fmt.Errorf("--pairs %d, --held %d: at least one pair, and no negative number, is needed", o.Pairs, o.Held)
+			return sandbox.Result{},
+				fmt.Errorf("--pairs %d, --held %d: at least one pair, and no negative number, is needed", o.Pairs,
+					o.Held)
 		}
 		return sandbox.Run(ctx, o, func(line string) { show.Line("%s", line) })
 	}

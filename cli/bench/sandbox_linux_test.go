@@ -21,12 +21,14 @@ func TestSandbox(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if r.Create <= 0 || r.ExecRatio <= 0 || r.Held != 2 || r.HeldCreate <= 0 || (r.CreateRatio > 0) == (r.NoBubblewrap != "") {
+	if r.Create <= 0 || r.ExecRatio <= 0 || r.Held != 2 || r.HeldCreate <= 0 ||
+		(r.CreateRatio > 0) == (r.NoBubblewrap != "") {
 		t.Errorf("%+v", r)
 	}
 }
 
-// TestRondo finds the program beside this one, or the one that is named, and says what to do where there is none.
+// TestRondo finds the program beside this one, or the one that is named, and says what
+// to do where there is none.
 func TestRondo(t *testing.T) {
 	t.Setenv("RONDO_BINARY", "")
 	if path, err := rondo(); err == nil {

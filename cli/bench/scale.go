@@ -39,7 +39,8 @@ The results of one machine of two cores are part of the program. Yours are bette
 		return scale.Derive(m, l)
 	}
 	f := cmd.Flags()
-	f.StringVar(&dir, "measured", "", "directory with pipeline.json, long.json, sandbox.json and feed.json in the place of the program's own")
+	f.StringVar(&dir, "measured", "",
+		"directory with pipeline.json, long.json, sandbox.json and feed.json in the place of the program's own")
 	f.Float64Var(&l.Rollouts, "rollouts", l.Rollouts, "rollouts a day")
 	f.Float64Var(&l.Sandboxes, "sandboxes", l.Sandboxes, "sandboxes that are open at once")
 	f.IntVar(&l.Turns, "turns", l.Turns, "turns of a rollout")

@@ -46,15 +46,18 @@ The same seed gives the same figures. No plane is touched, and no accelerator is
 	}
 	f := cmd.Flags()
 	f.Int64Var(&o.Seed, "seed", o.Seed, "of the rollouts' lengths and of the run")
-	f.StringSliceVar(&o.Workloads, "workload", o.Workloads, "what rollouts do: agents, tests, long or equal, several with commas")
+	f.StringSliceVar(&o.Workloads, "workload", o.Workloads,
+		"what rollouts do: agents, tests, long or equal, several with commas")
 	f.IntVar(&o.Steps, "steps", o.Steps, "training steps that are measured, behind those in which the load builds up")
 	f.IntVar(&o.Groups, "groups", o.Groups, "groups of a batch")
 	f.IntVar(&o.GroupSize, "group-size", o.GroupSize, "rollouts of a group")
 	f.Int64Var(&o.Staleness, "staleness", o.Staleness, "staleness.max of Rondo's run")
-	f.Var(&o.InFlight, "in-flight", "in_flight of Rondo's run: rollouts under way at once; 0 leaves that to the staleness, auto follows the server's load")
+	f.Var(&o.InFlight, "in-flight",
+		"in_flight of Rondo's run: rollouts under way at once; 0 leaves that to the staleness, auto follows the server's load")
 	f.IntVar(&o.Generators, "generators", o.Generators, "generators that ask the server")
 	f.BoolVar(&o.Restart, "restart", o.Restart, "the server restarts once while it is measured, and is cold then")
 	f.IntVar(&o.ToolSlots, "tool-slots", o.ToolSlots, "slots of all tool runners together; 0: there are always enough")
-	f.Float64Var(&o.Train, "train", o.Train, "time of a training step, as a part of the time in which an always busy server samples a batch")
+	f.Float64Var(&o.Train, "train", o.Train,
+		"time of a training step, as a part of the time in which an always busy server samples a batch")
 	return measuring(g, "utilisation", cmd, measure)
 }

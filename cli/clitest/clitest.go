@@ -17,7 +17,8 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
-// Main is a package's TestMain. With RONDO_TEST_MAIN in the environment the test binary is the program itself, with the commands of nouns alone.
+// Main is a package's TestMain. With RONDO_TEST_MAIN in the environment the test binary is the
+// program itself, with the commands of nouns alone.
 func Main(m *testing.M, nouns ...func(*app.Global) *cobra.Command) {
 	if os.Getenv("RONDO_TEST_MAIN") == "" {
 		os.Exit(m.Run())

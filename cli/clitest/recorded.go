@@ -18,8 +18,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Recorded is a plane in a directory, with the services at work that decide on what is recorded, and a run "first" on
-// it with the tasks fix-a and fix-b and the feeds trainer and shadow, whose batches have one group.
+// Recorded is a plane in a directory, with the services at work that decide on what is
+// recorded, and a run "first" on it with the tasks fix-a and fix-b and the feeds trainer and
+// shadow, whose batches have one group.
 type Recorded struct {
 	T   *testing.T
 	Dir string
@@ -34,7 +35,8 @@ func NewRecorded(t *testing.T, services ...func(context.Context, pipeline.Env) e
 }
 
 // NewRecordedWith changes the run's configuration before it is opened.
-func NewRecordedWith(t *testing.T, change func(*runfile.RunConfig), services ...func(context.Context, pipeline.Env) error) *Recorded {
+func NewRecordedWith(t *testing.T, change func(*runfile.RunConfig),
+	services ...func(context.Context, pipeline.Env) error) *Recorded {
 	t.Helper()
 	dir := t.TempDir()
 	p, err := plane.Hold(t.Context(), dir, plane.HoldOptions{Listen: true})
@@ -44,7 +46,8 @@ func NewRecordedWith(t *testing.T, change func(*runfile.RunConfig), services ...
 	t.Cleanup(p.Close)
 	cfg := servicetest.Config("fix-a", "fix-b")
 	for i := range cfg.Tasks {
-		snapshot, err := sandbox.Pack(fstest.MapFS{"main.py": {Data: []byte("# " + cfg.Tasks[i].Name + "\n"), Mode: 0o644}})
+		snapshot, err := sandbox.Pack(fstest.MapFS{"main.py": {Data: []byte("# " + cfg.Tasks[i].Name + "\n"),
+			Mode: 0o644}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +86,8 @@ func (r *Recorded) Group(n int64, task string, size int, version int64) (group s
 	r.State(events.GroupOpenedType, group, "0", events.GroupOpened{Task: task, Size: size, PolicyVersion: version})
 	for i := range size {
 		id := events.RolloutID(group, i)
-		r.State(events.RolloutStartedType, id, "0", events.RolloutStarted{Group: group, Member: i, Task: task, PolicyVersion: version})
+		r.State(events.RolloutStartedType, id, "0", events.RolloutStarted{Group: group, Member: i, Task: task,
+			PolicyVersion: version})
 		rollouts = append(rollouts, id)
 	}
 	return group, rollouts
@@ -94,19 +98,23 @@ func (r *Recorded) Score(id, task string, version int64, reward float64) events.
 	r.T.Helper()
 	code := 1
 	r.State(events.TurnSampledType, id, "0", events.TurnSampled{
-		ToolCalls: []events.ToolCall{{ID: "c0", Name: "run", Arguments: "{\"command\":\"go\ttest\"}"}}, TokenIDs: []int32{3, 4, 5}, PolicyVersion: version, FinishReason: "tool_calls",
+		ToolCalls: []events.ToolCall{{ID: "c0", Name: "run", Arguments: "{\"command\":\"go\ttest\"}"}},
+		TokenIDs:  []int32{3, 4, 5}, PolicyVersion: version, FinishReason: "tool_calls",
 	})
 	r.State(events.ToolsCompletedType, id, "0", events.ToolsCompleted{
-		Results: []events.ToolResult{{CallID: "c0", Name: "run", Error: true, ExitCode: &code, DurationMS: 7}}, Runner: "runner-1", Isolation: "namespaces",
+		Results: []events.ToolResult{{CallID: "c0", Name: "run", Error: true, ExitCode: &code, DurationMS: 7}},
+		Runner:  "runner-1", Isolation: "namespaces",
 	})
-	r.State(events.TurnSampledType, id, "1", events.TurnSampled{Turn: 1, TokenIDs: []int32{6}, PolicyVersion: version, FinishReason: "stop"})
+	r.State(events.TurnSampledType, id, "1", events.TurnSampled{Turn: 1, TokenIDs: []int32{6},
+		PolicyVersion: version, FinishReason: "stop"})
 	tr := servicetest.Trajectory(r.Run, id, task)
 	tr.DispatchVersion = version
 	finished := servicetest.Finished(r.T, r.Log.Store(), r.Run, id, tr)
 	finished.Turns = 2
 	r.State(events.RolloutFinishedType, id, "0", finished)
 	verdict := servicetest.Blob(r.T, r.Log.Store(), []byte("verdict on "+id))
-	return r.State(events.RolloutScoredType, id, "0", events.RolloutScored{Reward: reward, TaskDigest: "sha256:" + task, Trajectory: finished.Trajectory, Log: &verdict})
+	return r.State(events.RolloutScoredType, id, "0", events.RolloutScored{Reward: reward, TaskDigest: "sha256:" + task,
+		Trajectory: finished.Trajectory, Log: &verdict})
 }
 
 // Whole lets a group run to its end; its completion may take a while.
@@ -123,7 +131,8 @@ func (r *Recorded) Whole(n int64, task string, version int64, rewards ...float64
 func (r *Recorded) Publish(run string, version int64) storage.Ref {
 	r.T.Helper()
 	manifest := servicetest.Blob(r.T, r.Log.Store(), []byte("manifest "+events.Ordinal(version)))
-	servicetest.Append(r.T, r.Log, servicetest.Event(r.T, run, events.WeightsPublishedType, "small", events.Ordinal(version),
+	servicetest.Append(r.T, r.Log, servicetest.Event(r.T, run, events.WeightsPublishedType,
+		"small", events.Ordinal(version),
 		events.WeightsPublished{Policy: "small", Version: version, Run: r.Run, Manifest: manifest}))
 	return manifest
 }
@@ -131,7 +140,8 @@ func (r *Recorded) Publish(run string, version int64) storage.Ref {
 // Batch waits for a batch of a feed.
 func (r *Recorded) Batch(feed string, step int) events.BatchReady {
 	r.T.Helper()
-	return servicetest.Data[events.BatchReady](r.T, servicetest.Wait(r.T, r.Log, r.Run, events.BatchReadyType, feed, step)[step-1])
+	return servicetest.Data[events.BatchReady](r.T, servicetest.Wait(r.T, r.Log, r.Run, events.BatchReadyType, feed,
+		step)[step-1])
 }
 
 // Consumed appends that the trainer of a feed has taken a step.

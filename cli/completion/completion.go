@@ -1,5 +1,6 @@
-// Package completion offers the names of runs, groups, rollouts, feeds and policies of a running plane where a shell completes a command line. Where no plane
-// answers at once it offers nothing, and says nothing.
+// Package completion offers the names of runs, groups, rollouts, feeds and policies of a running
+// plane where a shell completes a command line. Where no plane answers at once it offers
+// nothing, and says nothing.
 package completion
 
 import (
@@ -24,11 +25,13 @@ const (
 	most = 500
 )
 
-// Add lets commands complete the arguments that their usage names: RUN, GROUP, ROLLOUT and POLICY, and the flags --run, --feed and --policy. A command that has
-// a completion of its own keeps it. OLD is the name of a run, too. open RUN and replay RUN --as NEW take new names as well.
+// Add lets commands complete the arguments that their usage names: RUN, GROUP, ROLLOUT and POLICY,
+// and the flags --run, --feed and --policy. A command that has a completion of its own keeps it.
+// OLD is the name of a run, too. open RUN and replay RUN --as NEW take new names as well.
 func Add(g *app.Global, cmd *cobra.Command) {
 	if names := arguments(cmd.Use); len(names) > 0 && cmd.ValidArgsFunction == nil {
-		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string,
+			begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			at := len(args)
 			if at >= len(names) && strings.HasSuffix(cmd.Use, "...") {
 				at = len(names) - 1
@@ -36,7 +39,8 @@ func Add(g *app.Global, cmd *cobra.Command) {
 			if at >= len(names) || names[at] == "" {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
-			return offer(cmd.Context(), g, names[at], runOf(cmd, names, args), begun), cobra.ShellCompDirectiveNoFileComp
+			return offer(cmd.Context(), g, names[at], runOf(cmd, names, args), begun),
+				cobra.ShellCompDirectiveNoFileComp
 		}
 	}
 	for flag, name := range map[string]string{"run": "RUN", "feed": "FEED", "policy": "POLICY"} {
@@ -44,7 +48,8 @@ func Add(g *app.Global, cmd *cobra.Command) {
 			continue
 		}
 		names := arguments(cmd.Use)
-		_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string,
+			begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return offer(cmd.Context(), g, name, runOf(cmd, names, args), begun), cobra.ShellCompDirectiveNoFileComp
 		}) // it fails for a flag that has one already
 	}
@@ -55,8 +60,8 @@ func Add(g *app.Global, cmd *cobra.Command) {
 
 var word = regexp.MustCompile(`[A-Z][A-Z|]*`)
 
-// arguments are the arguments of a usage such as "show RUN ROLLOUT" as far as they have names that can be offered; "" for one between them that has none.
-// A usage that opens with a flag has none.
+// arguments are the arguments of a usage such as "show RUN ROLLOUT" as far as they have names that
+// can be offered; "" for one between them that has none. A usage that opens with a flag has none.
 func arguments(usage string) (names []string) {
 	for _, text := range strings.Fields(usage)[min(1, len(strings.Fields(usage))):] {
 		name := word.FindString(text)

@@ -19,8 +19,10 @@ import (
 
 func TestArguments(t *testing.T) {
 	for usage, want := range map[string][]string{
-		"show RUN ROLLOUT": {"RUN", "ROLLOUT"}, "steps RUN": {"RUN"}, "batch RUN STEP": {"RUN", ""}, "continue OLD --as NEW": {"RUN"}, "export RUN... --out PATH": {"RUN"}, "audit [RUN]": {"RUN"},
-		"list [POLICY]": {"POLICY"}, "open ROLLOUT [-- COMMAND…]": {"ROLLOUT"}, "build DIR": nil, "list": nil, "eval --policy NAME[@VERSION]": nil, "": nil,
+		"show RUN ROLLOUT": {"RUN", "ROLLOUT"}, "steps RUN": {"RUN"}, "batch RUN STEP": {"RUN", ""},
+		"continue OLD --as NEW": {"RUN"}, "export RUN... --out PATH": {"RUN"}, "audit [RUN]": {"RUN"},
+		"list [POLICY]": {"POLICY"}, "open ROLLOUT [-- COMMAND…]": {"ROLLOUT"}, "build DIR": nil, "list": nil,
+		"eval --policy NAME[@VERSION]": nil, "": nil,
 	} {
 		if got := arguments(usage); !slices.Equal(got, want) {
 			t.Errorf("%q takes %q, want %q", usage, got, want)
@@ -31,7 +33,8 @@ func TestArguments(t *testing.T) {
 // program is a program with some commands, which complete.
 func program() *cobra.Command {
 	var g *app.Global
-	root := app.New(func(given *app.Global) *cobra.Command { g = given; return run.New(g) }, explain.New, trajectories.New)
+	root := app.New(func(given *app.Global) *cobra.Command { g = given; return run.New(g) },
+		explain.New, trajectories.New)
 	Add(g, root)
 	return root
 }
@@ -43,7 +46,8 @@ func complete(t *testing.T, args ...string) (offered []string) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(output) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, ":") && !strings.HasPrefix(line, "Completion ended") {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, ":") &&
+			!strings.HasPrefix(line, "Completion ended") {
 			offered = append(offered, line)
 		}
 	}
@@ -80,8 +84,12 @@ func TestNamesOfAPlaneAreOffered(t *testing.T) {
 
 // Without a plane nothing is offered, nothing is said, and the folder is not held.
 func TestWithoutAPlane(t *testing.T) {
-	dir := clitest.FilledPlane(t, func(log *eventlog.Log) { servicetest.OpenRun(t, log, "first", servicetest.Config("a")) })
-	for _, args := range [][]string{{"--dir", dir}, {"--dir", t.TempDir()}, {"--nats", "nats://127.0.0.1:1", "--store", dir}} {
+	dir := clitest.FilledPlane(t, func(log *eventlog.Log) {
+		servicetest.OpenRun(t, log,
+			"first", servicetest.Config("a"))
+	})
+	for _, args := range [][]string{{"--dir", dir}, {"--dir", t.TempDir()},
+		{"--nats", "nats://127.0.0.1:1", "--store", dir}} {
 		if got := complete(t, append(args, "run", "show", "")...); len(got) > 0 {
 			t.Errorf("%v offers %q", args, got)
 		}

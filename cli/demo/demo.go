@@ -119,7 +119,8 @@ tool codebase_search, because neither a listing nor grep finds the fault. Compar
 	s.Dashboard.AddFlags(f, "127.0.0.1:0")
 	f.Int64Var(&o.steps, "steps", o.steps, "batches to train on")
 	f.Int64Var(&o.seed, "seed", o.seed, "seed of task order and sampling")
-	f.StringVar(&o.tasks, "tasks", "", "train on a pack of your own: a folder of Harbor task folders, also ones whose tests run in process")
+	f.StringVar(&o.tasks, "tasks", "",
+		"train on a pack of your own: a folder of Harbor task folders, also ones whose tests run in process")
 	f.StringVar(&o.pack, "pack", o.pack, "train on a pack that comes with Rondo: small, sample or large")
 	f.BoolVar(&o.large, "large", false, "the same as --pack large: two large repositories")
 	cmd.MarkFlagsMutuallyExclusive("tasks", "large", "pack")
@@ -127,13 +128,16 @@ tool codebase_search, because neither a listing nor grep finds the fault. Compar
 	f.IntVar(&o.groups, "groups-per-batch", o.groups, "groups in a batch")
 	f.IntVar(&o.groupSize, "group-size", o.groupSize, "rollouts in a group")
 	f.BoolVar(&o.shuffle, "shuffle-rewards", false, "permute rewards within each group: a control that must not learn")
-	f.StringVar(&o.durability, "durability", "always", "when appends are synced to disk: always, or an interval such as 100ms, which is what a power cut may then take "+
-		"of the facts; no run that was answered as open is lost")
-	app.ShowFlags(cmd, "allow-insecure", "dashboard-listen", "group-size", "groups-per-batch", "large", "learning-rate", "pack", "search", "seed", "shuffle-rewards", "steps", "tasks")
+	f.StringVar(&o.durability, "durability", "always",
+		"when appends are synced to disk: always, or an interval such as 100ms, which is what a power cut may then take "+
+			"of the facts; no run that was answered as open is lost")
+	app.ShowFlags(cmd, "allow-insecure", "dashboard-listen", "group-size", "groups-per-batch", "large", "learning-rate",
+		"pack", "search", "seed", "shuffle-rewards", "steps", "tasks")
 	return cmd
 }
 
-// demoTurns bounds a rollout of the demo: the built-in policy needs few turns, and makes several tries in one.
+// demoTurns bounds a rollout of the demo: the built-in policy needs few turns, and
+// makes several tries in one.
 const demoTurns = 12
 
 // demo runs the plane, one run on it, and everything down again.
@@ -182,7 +186,8 @@ func demo(ctx context.Context, g *app.Global, o demoOptions, s service.Settings)
 	}
 	failed := make(chan error, 1)
 	go func() {
-		failed <- service.RunParts(partsCtx, service.EveryPart(s), p.Log, p.Dir, app.Logger(slog.LevelWarn), prometheus.NewRegistry(), s)
+		failed <- service.RunParts(partsCtx, service.EveryPart(s), p.Log, p.Dir, app.Logger(slog.LevelWarn),
+			prometheus.NewRegistry(), s)
 	}()
 	o.insecure = s.AllowInsecure
 	w, runErr := demoRun(partsCtx, p, o, show, failed)
@@ -198,7 +203,8 @@ func demo(ctx context.Context, g *app.Global, o demoOptions, s service.Settings)
 }
 
 // demoRun opens a run and follows it to its end.
-func demoRun(ctx context.Context, p *plane.Plane, o demoOptions, show *app.Progress, failed chan error) (*watcher, error) {
+func demoRun(ctx context.Context, p *plane.Plane, o demoOptions, show *app.Progress,
+	failed chan error) (*watcher, error) {
 	name, err := freeRunName(ctx, p, o.seed)
 	if err != nil {
 		return nil, err
@@ -250,15 +256,19 @@ func openDemo(ctx context.Context, p *plane.Plane, name string, o demoOptions) (
 	if f.Tasks, err = opening.PackTasks(ctx, p.Store, list, f.Limits); err != nil {
 		return f.RunConfig, err
 	}
-	f.Policy, f.Endpoint, f.Seed, f.Steps, f.GroupSize = "repair-"+name, runfile.BuiltinEndpoint, o.seed, o.steps, o.groupSize
+	f.Policy, f.Endpoint, f.Seed, f.Steps, f.GroupSize = "repair-"+name, runfile.BuiltinEndpoint,
+		o.seed, o.steps, o.groupSize
 	f.Feeds[0].GroupsPerBatch = o.groups
 	f.Limits.Turns = demoTurns
 	f.Staleness.Max = 1 // with more, the policy that has not learnt yet would sample most of so few steps
 	if o.tasks == "" && o.pack == opening.DefaultPack {
-		f.Staleness.Max = 0 // a batch has one group of each of the eight tasks, so that one step's reward compares with another's
+		// a batch has one group of each of the eight tasks, so that one step's
+		// reward compares with another's
+		f.Staleness.Max = 0
 	}
 	if o.tasks != "" {
-		f.MinVerifier = runfile.VerifierUnguarded // the built-in policy repairs programs and does not write any that could decide its reward
+		// the built-in policy repairs programs and does not write any that could decide its reward
+		f.MinVerifier = runfile.VerifierUnguarded
 	}
 	if o.insecure {
 		f.MinIsolation = sandbox.IsolationNone
@@ -297,8 +307,10 @@ func newDemoResult(w *watcher, dir string) demoResult {
 	b := l.Balance(feed)
 	curve := l.RewardCurve(feed)
 	r := demoResult{
-		Run: l.Name, Steps: len(curve), Groups: l.Groups, Rollouts: b.Started, Trained: b.Trained, Stale: b.Stale, Filtered: b.Filtered,
-		Failed: b.Failed, InFlight: b.InFlight, Repair: w.repair.shown, Rewards: curve, PolicyVersion: l.PolicyVersion, Events: l.Events, Seconds: w.time.Sub(l.Opened).Seconds(), Dir: dir,
+		Run: l.Name, Steps: len(curve), Groups: l.Groups, Rollouts: b.Started, Trained: b.Trained,
+		Stale: b.Stale, Filtered: b.Filtered,
+		Failed: b.Failed, InFlight: b.InFlight, Repair: w.repair.shown, Rewards: curve, PolicyVersion: l.PolicyVersion,
+		Events: l.Events, Seconds: w.time.Sub(l.Opened).Seconds(), Dir: dir,
 	}
 	r.RewardFirst, r.RewardLast = books.Quarters(curve)
 	return r

@@ -11,8 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
-// demoElsewhere follows the demo's run on a plane that runs elsewhere, and opens it where it is not yet there. So it may be
-// started again at any moment, as a container is.
+// demoElsewhere follows the demo's run on a plane that runs elsewhere, and opens it where it is not
+// yet there. So it may be started again at any moment, as a container is.
 func demoElsewhere(ctx context.Context, g *app.Global, o demoOptions, _ service.Settings) (demoResult, error) {
 	show := app.NewProgress(g)
 	g.Follows = true
@@ -30,7 +30,8 @@ func demoElsewhere(ctx context.Context, g *app.Global, o demoOptions, _ service.
 		return demoResult{}, err
 	}
 	if len(cfg.Feeds) == 0 {
-		return demoResult{}, fmt.Errorf("run %s has no feed to follow: it is another run than the demo's; choose another --seed", name)
+		return demoResult{},
+			fmt.Errorf("run %s has no feed to follow: it is another run than the demo's; choose another --seed", name)
 	}
 	w := newWatcher(name, cfg, show)
 	if err := w.follow(ctx, p.Log); err != nil {

@@ -41,7 +41,9 @@ func (r *repairs) take(e events.Event) []app.Row {
 
 // repairRows tell a rollout: for each turn what the agent read, ran and changed, then the verdict.
 func repairRows(r *events.Rollout) []app.Row {
-	rows := []app.Row{{{Text: "a repair: ", Style: app.Bold}, {Text: fmt.Sprintf("%s of task %s, by policy version %d", r.ID, app.Line(r.Started.Task, 60), r.Started.PolicyVersion), Style: app.Plain}}}
+	rows := []app.Row{{{Text: "a repair: ", Style: app.Bold},
+		{Text: fmt.Sprintf("%s of task %s, by policy version %d", r.ID, app.Line(r.Started.Task, 60),
+			r.Started.PolicyVersion), Style: app.Plain}}}
 	for i := range r.Turns {
 		told := toldCalls(r.Turns[i].ToolCalls, r.Tools.Answer(r.Turns[i].Turn).Results)
 		if len(told) == 0 {
@@ -68,8 +70,8 @@ func repairRows(r *events.Rollout) []app.Row {
 // edit is one replacement that a call asked for.
 type edit struct{ path, before, after string }
 
-// toldCalls tell the calls of one turn in few rows: what was read in one, what was changed and changed back in one, then each
-// change that stayed as a difference, and the last command.
+// toldCalls tell the calls of one turn in few rows: what was read in one, what was changed and
+// changed back in one, then each change that stayed as a difference, and the last command.
 func toldCalls(calls []events.ToolCall, results []events.ToolResult) (rows []app.Row) {
 	var listed, read []string
 	var edits []edit
@@ -103,7 +105,8 @@ func toldCalls(calls []events.ToolCall, results []events.ToolResult) (rows []app
 	}
 	stayed := stayed(edits)
 	if tried := (len(edits) - len(stayed)) / 2; tried > 0 {
-		rows = append(rows, app.Row{{Text: fmt.Sprintf("tries %d changes of %s and runs the tests after each", tried, app.Line(edits[0].path, 60)), Style: app.Plain}})
+		rows = append(rows, app.Row{{Text: fmt.Sprintf("tries %d changes of %s and runs the tests after each", tried,
+			app.Line(edits[0].path, 60)), Style: app.Plain}})
 	}
 	for _, e := range stayed {
 		rows = append(rows, app.Row{{Text: "changes " + app.Line(e.path, 60), Style: app.Plain}})

@@ -21,7 +21,8 @@ func told(t *testing.T, r *repairs, rollout string, reward float64, turns ...eve
 		return e
 	}
 	exit := func(code int) *int { return &code }
-	chain := []events.Event{fact(events.RolloutStartedType, "0", events.RolloutStarted{Group: "g000001", Task: "clamp"})}
+	chain := []events.Event{fact(events.RolloutStartedType,
+		"0", events.RolloutStarted{Group: "g000001", Task: "clamp"})}
 	for i, turn := range turns {
 		turn.Turn = i
 		tools := events.ToolsCompleted{Turn: i}
@@ -40,7 +41,8 @@ func told(t *testing.T, r *repairs, rollout string, reward float64, turns ...eve
 			chain = append(chain, fact(events.ToolsCompletedType, fmt.Sprint("c", i), tools))
 		}
 	}
-	chain = append(chain, fact(events.RolloutScoredType, "s", events.RolloutScored{Reward: reward, Components: map[string]float64{"reward": reward, "mended": 5}}))
+	chain = append(chain, fact(events.RolloutScoredType,
+		"s", events.RolloutScored{Reward: reward, Components: map[string]float64{"reward": reward, "mended": 5}}))
 	var b bytes.Buffer
 	for i, e := range chain {
 		rows := r.take(e)
@@ -52,15 +54,18 @@ func told(t *testing.T, r *repairs, rollout string, reward float64, turns ...eve
 	return b.String()
 }
 
-// TestRepairIsShown: the first rollout that mends its task is shown, and no other; changes that were taken back are counted, those
-// that stayed are shown as differences; nothing that a policy writes reaches the terminal as it is.
+// TestRepairIsShown: the first rollout that mends its task is shown, and no other; changes that
+// were taken back are counted, those that stayed are shown as differences; nothing that a policy
+// writes reaches the terminal as it is.
 func TestRepairIsShown(t *testing.T) {
 	edit := func(from, to string) events.ToolCall {
-		return events.ToolCall{Name: "search_replace", Arguments: fmt.Sprintf(`{"file_path":"a.sh","old_string":%q,"new_string":%q}`, from, to)}
+		return events.ToolCall{Name: "search_replace",
+			Arguments: fmt.Sprintf(`{"file_path":"a.sh","old_string":%q,"new_string":%q}`, from, to)}
 	}
 	test := events.ToolCall{Name: "run_terminal_cmd", Arguments: `{"command":"sh test.sh"}`}
 	turns := []events.TurnSampled{
-		{ToolCalls: []events.ToolCall{{Name: "list_dir", Arguments: `{"target_directory":"."}`}, {Name: "read_file", Arguments: `{"target_file":"a\u001b[31m.sh"}`}}},
+		{ToolCalls: []events.ToolCall{{Name: "list_dir", Arguments: `{"target_directory":"."}`},
+			{Name: "read_file", Arguments: `{"target_file":"a\u001b[31m.sh"}`}}},
 		{ToolCalls: []events.ToolCall{test}},
 		{ToolCalls: []events.ToolCall{edit("x", "y"), test, edit("y", "x"), edit("x", "z"), test, edit("z", "x")}},
 		{ToolCalls: []events.ToolCall{edit("x", "z"), test}},

@@ -26,7 +26,8 @@ type watcher struct {
 }
 
 func newWatcher(run string, cfg runfile.RunConfig, show *app.Progress) *watcher {
-	show.Line("run %s: %d steps of %d groups of %d rollouts on %d tasks", run, cfg.Steps, cfg.Feeds[0].GroupsPerBatch, cfg.GroupSize, len(cfg.Tasks))
+	show.Line("run %s: %d steps of %d groups of %d rollouts on %d tasks", run, cfg.Steps, cfg.Feeds[0].GroupsPerBatch,
+		cfg.GroupSize, len(cfg.Tasks))
 	return &watcher{books: books.New(run), feed: cfg.Feeds[0].Name, steps: cfg.Steps, show: show}
 }
 
@@ -51,7 +52,8 @@ func (w *watcher) take(e events.Event) error {
 	w.show.PrintRows(w.repair.take(e))
 	if e.Type == events.BatchReadyType {
 		if ready, err := events.Data[events.BatchReady](e); err == nil {
-			w.show.Line("step %2d/%d  reward %.3f  staleness %d  %d events in %s", ready.Step, w.steps, ready.RewardMean, ready.Staleness, w.books.Events, w.time.Sub(w.books.Opened).Round(time.Second))
+			w.show.Line("step %2d/%d  reward %.3f  staleness %d  %d events in %s", ready.Step, w.steps,
+				ready.RewardMean, ready.Staleness, w.books.Events, w.time.Sub(w.books.Opened).Round(time.Second))
 		}
 	}
 	if !w.books.Closed {
@@ -79,7 +81,8 @@ func (w *watcher) draw(ctx context.Context) {
 		rate := 4 * (w.books.Events - before)
 		before = w.books.Events
 		curve := w.books.RewardCurve(w.feed)
-		w.show.Show("step %d/%d  reward %.3f  %d rollouts in flight  %d trained  %d events/s", b.Consumed, w.steps, last(curve), b.InFlight, b.Trained, rate)
+		w.show.Show("step %d/%d  reward %.3f  %d rollouts in flight  %d trained  %d events/s", b.Consumed, w.steps,
+			last(curve), b.InFlight, b.Trained, rate)
 		w.mu.Unlock()
 	}
 }

@@ -1,4 +1,5 @@
-// Package doctor is the command that finds out what a machine, a plane or an inference server lacks.
+// Package doctor is the command that finds out what a machine, a plane or
+// an inference server lacks.
 package doctor
 
 import (
@@ -100,7 +101,8 @@ weights. This takes about six short requests. For a run file with endpoint_api: 
 				}
 			}
 			if troubles > 0 {
-				return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("%d of %d checks found trouble", troubles, len(findings))}
+				return &app.ExitError{Code: app.ExitFindings,
+					Err: fmt.Errorf("%d of %d checks found trouble", troubles, len(findings))}
 			}
 			return nil
 		},
@@ -112,7 +114,10 @@ weights. This takes about six short requests. For a run file with endpoint_api: 
 // doctorChecks are the checks of the plane that the flags name.
 func doctorChecks(g *app.Global) []func(context.Context) []finding {
 	elsewhere := g.NATS != ""
-	checks := []func(context.Context) []finding{func(ctx context.Context) []finding { return trySandbox(ctx, elsewhere) }}
+	checks := []func(context.Context) []finding{func(ctx context.Context) []finding {
+		return trySandbox(ctx,
+			elsewhere)
+	}}
 	natsURL, store := g.NATS, g.Store
 	if !elsewhere {
 		checks = append(checks, func(ctx context.Context) []finding {
@@ -132,7 +137,10 @@ func doctorChecks(g *app.Global) []func(context.Context) []finding {
 		}
 	}
 	if natsURL != "" {
-		checks = append(checks, func(ctx context.Context) []finding { return tryNATS(ctx, natsURL, g.Access, time.Now) })
+		checks = append(checks, func(ctx context.Context) []finding {
+			return tryNATS(ctx, natsURL, g.Access,
+				time.Now)
+		})
 	}
 	if elsewhere {
 		checks = append(checks, func(ctx context.Context) []finding { return tryCluster(ctx, natsURL, g.Access) })
@@ -150,7 +158,8 @@ func printFindings(w io.Writer, g *app.Global, findings []finding) error {
 		return app.PrintJSON(w, findings)
 	}
 	for _, f := range findings {
-		if _, err := fmt.Fprintf(w, "%-8s %-10s %s\n", f.Level, f.Check, strings.ReplaceAll(f.Found, "\n", " ")); err != nil {
+		if _, err := fmt.Fprintf(w, "%-8s %-10s %s\n", f.Level, f.Check,
+			strings.ReplaceAll(f.Found, "\n", " ")); err != nil {
 			return err
 		}
 		if f.Do != "" {

@@ -25,7 +25,8 @@ import (
 // natsServer starts a server with some options.
 func natsServer(t *testing.T, change func(*server.Options)) string {
 	t.Helper()
-	o := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true}
+	o := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(),
+		NoLog: true, NoSigs: true}
 	change(o)
 	s, err := server.NewServer(o)
 	if err != nil {
@@ -42,7 +43,8 @@ func natsServer(t *testing.T, change func(*server.Options)) string {
 	return s.ClientURL()
 }
 
-// wantFinding wants one finding of a check at a level, with words in what was found and in what helps.
+// wantFinding wants one finding of a check at a level, with words in what was
+// found and in what helps.
 func wantFinding(t *testing.T, found []finding, check, level, words, do string) {
 	t.Helper()
 	for _, f := range found {
@@ -68,15 +70,22 @@ func TestDoctorOnNATS(t *testing.T) {
 		clock                     func() time.Time
 		check, level, words, help string
 	}{
-		"without JetStream": {func(o *server.Options) { o.JetStream = false }, now, "jetstream", levelTrouble, "make a stream of 2.0 GiB", "-js"},
-		"without room":      {func(o *server.Options) { o.JetStreamMaxStore = 1 << 30 }, now, "jetstream", levelTrouble, "insufficient", "max_file_store"},
-		"small messages":    {func(o *server.Options) { large(o); o.MaxPayload = 1 << 16 }, now, "nats", levelTrouble, "65536 bytes", "max_payload"},
-		"with a password":   {func(o *server.Options) { large(o); o.Username, o.Password = "rondo", "secret" }, now, "nats", levelTrouble, "Authorization", "password"},
-		"other clock":       {large, func() time.Time { return time.Now().Add(-time.Hour) }, "clock", levelTrouble, "off the server's", "NTP"},
-		"clock a bit off":   {large, func() time.Time { return time.Now().Add(10 * time.Second) }, "clock", levelWarning, "off", "NTP"},
+		"without JetStream": {func(o *server.Options) { o.JetStream = false }, now, "jetstream", levelTrouble,
+			"make a stream of 2.0 GiB", "-js"},
+		"without room": {func(o *server.Options) { o.JetStreamMaxStore = 1 << 30 }, now, "jetstream", levelTrouble,
+			"insufficient", "max_file_store"},
+		"small messages": {func(o *server.Options) { large(o); o.MaxPayload = 1 << 16 }, now, "nats", levelTrouble,
+			"65536 bytes", "max_payload"},
+		"with a password": {func(o *server.Options) { large(o); o.Username, o.Password = "rondo", "secret" }, now,
+			"nats", levelTrouble, "Authorization", "password"},
+		"other clock": {large, func() time.Time { return time.Now().Add(-time.Hour) }, "clock", levelTrouble,
+			"off the server's", "NTP"},
+		"clock a bit off": {large, func() time.Time { return time.Now().Add(10 * time.Second) }, "clock",
+			levelWarning, "off", "NTP"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantFinding(t, tryNATS(t.Context(), natsServer(t, c.change), app.NATSAccess{}, c.clock), c.check, c.level, c.words, c.help)
+			wantFinding(t, tryNATS(t.Context(), natsServer(t, c.change), app.NATSAccess{}, c.clock), c.check,
+				c.level, c.words, c.help)
 		})
 	}
 	found := tryNATS(t.Context(), "nats://rondo:hunter2@127.0.0.1:1", app.NATSAccess{}, now)
@@ -99,7 +108,8 @@ func TestDoctorWithFewRights(t *testing.T) {
 	began := time.Now()
 	found := tryNATS(t.Context(), address, app.NATSAccess{}, time.Now)
 	wantFinding(t, found, "jetstream", levelOK, "only the intake or the operator", "")
-	wantFinding(t, tryRuns(t.Context(), address, app.NATSAccess{}, t.TempDir()), "runs", levelOK, "may not read all", "")
+	wantFinding(t, tryRuns(t.Context(), address, app.NATSAccess{}, t.TempDir()),
+		"runs", levelOK, "may not read all", "")
 	if took := time.Since(began); took > checkTimeout {
 		t.Errorf("it took %s", took)
 	}
@@ -119,13 +129,16 @@ func TestDoctorOnStreams(t *testing.T) {
 		return s.URL + "/"
 	}
 	wantFinding(t, tryStreams(t.Context(), answers(`{"status":"ok"}`)), "streams", levelOK, "no stream refuses", "")
-	wantFinding(t, tryStreams(t.Context(), answers(`{"status":"error","errors":[{"type":"STREAM","account":"A","stream":"RONDO_r","error":"JetStream stream 'A > RONDO_r' write error: write 1.blk: no space left on device"}]}`)),
+	wantFinding(t, tryStreams(t.Context(),
+		answers(`{"status":"error","errors":[{"type":"STREAM","account":"A","stream":"RONDO_r","error":"JetStream stream 'A > RONDO_r' write error: write 1.blk: no space left on device"}]}`)),
 		"streams", levelTrouble, "log_refuses_writes RONDO_r: write 1.blk: no space left", "restart the server")
 	full := `{"status":"error","errors":[{"type":"STREAM","stream":"RONDO_r","error":"write error: disk full"}]}`
 	cluster := "http://127.0.0.1:1," + answers(`{"status":"ok"}`)
 	wantFinding(t, tryStreams(t.Context(), cluster), "streams", levelOK, "no stream refuses", "")
-	wantFinding(t, tryStreams(t.Context(), cluster+","+answers(full)+","+answers(full)), "streams", levelTrouble, "log_refuses_writes RONDO_r: disk full", "restart the server")
-	wantFinding(t, tryStreams(t.Context(), answers(`<html>`)), "streams", levelTrouble, "read the NATS server's health", "--nats-monitor")
+	wantFinding(t, tryStreams(t.Context(), cluster+","+answers(full)+","+answers(full)), "streams", levelTrouble,
+		"log_refuses_writes RONDO_r: disk full", "restart the server")
+	wantFinding(t, tryStreams(t.Context(), answers(`<html>`)), "streams", levelTrouble,
+		"read the NATS server's health", "--nats-monitor")
 	wantFinding(t, tryStreams(t.Context(), "http://127.0.0.1:1"), "streams", levelTrouble, "refused", "--nats-monitor")
 }
 
@@ -134,23 +147,32 @@ func TestDoctorOnDirectories(t *testing.T) {
 	dir := t.TempDir()
 	quick := func(context.Context, string) (time.Duration, error) { return time.Millisecond, nil }
 	room := func(n uint64) disk { return disk{func(string) (uint64, error) { return n, nil }, quick} }
-	wantFinding(t, tryDirectory(t.Context(), filepath.Join(dir, "a", "b"), room(1<<40)), "directory", levelOK, "1024.0 GiB free", "")
+	wantFinding(t, tryDirectory(t.Context(), filepath.Join(dir, "a", "b"), room(1<<40)),
+		"directory", levelOK, "1024.0 GiB free", "")
 	wantFinding(t, tryDirectory(t.Context(), dir, room(5<<30)), "directory", levelWarning, "5.0 GiB free", "make room")
 	wantFinding(t, tryDirectory(t.Context(), dir, room(1<<20)), "directory", levelTrouble, "1.0 MiB free", "make room")
-	wantFinding(t, tryDirectory(t.Context(), dir, disk{func(string) (uint64, error) { return 0, errors.New("no such disk") }, quick}), "directory", levelTrouble, "no such disk", "--dir")
+	wantFinding(t, tryDirectory(t.Context(), dir, disk{func(string) (uint64, error) {
+		return 0,
+			errors.New("no such disk")
+	}, quick}), "directory", levelTrouble, "no such disk", "--dir")
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantFinding(t, tryDirectory(t.Context(), file, room(1<<40)), "directory", levelTrouble, "is not a directory", "--dir")
+	wantFinding(t, tryDirectory(t.Context(), file, room(1<<40)), "directory", levelTrouble,
+		"is not a directory", "--dir")
 	writes := func(took time.Duration, err error) disk {
-		return disk{func(string) (uint64, error) { return 1 << 40, nil }, func(context.Context, string) (time.Duration, error) { return took, err }}
+		return disk{func(string) (uint64, error) { return 1 << 40, nil },
+			func(context.Context, string) (time.Duration, error) { return took, err }}
 	}
 	slow := tryDirectory(t.Context(), dir, writes(3*time.Second, nil))
-	wantFinding(t, slow, "directory", levelWarning, "disk_slow "+dir+": a small write took 3s, and it need not be full", "a faster one")
+	wantFinding(t, slow, "directory", levelWarning, "disk_slow "+dir+": a small write took 3s, and it need not be full",
+		"a faster one")
 	wantFinding(t, slow, "directory", levelOK, "is writable", "")
-	wantFinding(t, tryDirectory(t.Context(), dir, writes(0, fmt.Errorf("write: %w", unix.ENOSPC))), "directory", levelTrouble, "disk_full", "make room")
-	wantFinding(t, tryDirectory(t.Context(), dir, writes(0, fmt.Errorf("write: %w", unix.EIO))), "directory", levelTrouble, "disk_fails", "see to the disk")
+	wantFinding(t, tryDirectory(t.Context(), dir, writes(0, fmt.Errorf("write: %w", unix.ENOSPC))),
+		"directory", levelTrouble, "disk_full", "make room")
+	wantFinding(t, tryDirectory(t.Context(), dir, writes(0, fmt.Errorf("write: %w", unix.EIO))),
+		"directory", levelTrouble, "disk_fails", "see to the disk")
 	hangs := writes(0, nil)
 	hangs.write = func(ctx context.Context, _ string) (time.Duration, error) {
 		<-ctx.Done()
@@ -158,9 +180,11 @@ func TestDoctorOnDirectories(t *testing.T) {
 	}
 	hurried, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	wantFinding(t, tryDirectory(hurried, dir, hangs), "directory", levelTrouble, "has not ended for 1m0s, and it need not be full", "a faster one")
+	wantFinding(t, tryDirectory(hurried, dir, hangs), "directory", levelTrouble,
+		"has not ended for 1m0s, and it need not be full", "a faster one")
 	wantFinding(t, []finding{aboutMachine("")}, "machine", levelOK, "processors", "")
-	wantFinding(t, []finding{aboutMachine("no turn")}, "machine", levelWarning, "machine_starved: no turn. What the other checks found slow or silent may be well", "more processors")
+	wantFinding(t, []finding{aboutMachine("no turn")}, "machine", levelWarning,
+		"machine_starved: no turn. What the other checks found slow or silent may be well", "more processors")
 	if advice := storeAdvice(hurried, dir, context.DeadlineExceeded); !strings.Contains(advice, "need not be full") {
 		t.Errorf("a store on a disk that hangs: %s", advice)
 	}
@@ -169,7 +193,8 @@ func TestDoctorOnDirectories(t *testing.T) {
 		if err := os.Mkdir(closed, 0o500); err != nil {
 			t.Fatal(err)
 		}
-		wantFinding(t, tryDirectory(t.Context(), closed, room(1<<40)), "directory", levelTrouble, "is not writable", "owner")
+		wantFinding(t, tryDirectory(t.Context(), closed, room(1<<40)), "directory", levelTrouble,
+			"is not writable", "owner")
 	}
 }
 
@@ -200,14 +225,16 @@ func TestDoctorOnStores(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ location, level, words, help string }{
-		"directory":        {dir, levelOK, "can be written, swapped and read", ""},
-		"new directory":    {filepath.Join(dir, "new"), levelOK, "will be made", ""},
-		"bucket":           {"s3://rondo?create=true&endpoint=" + good.URL, levelOK, "can be written, swapped and read", ""},
-		"no bucket":        {"s3://other?endpoint=" + good.URL, levelTrouble, "does not exist", "create=true"},
-		"no conditions":    {"s3://careless?create=true&endpoint=" + careless.URL, levelTrouble, "", "versitygw 1.8.0"},
-		"wrong key":        {refuses("InvalidAccessKeyId"), levelTrouble, "InvalidAccessKeyId", "AWS_ACCESS_KEY_ID"},
-		"clock":            {refuses("RequestTimeTooSkewed"), levelTrouble, "RequestTimeTooSkewed", "NTP"},
-		"nobody is there":  {"s3://rondo?endpoint=http://127.0.0.1:1", levelTrouble, "refused", "see that the server runs"},
+		"directory":     {dir, levelOK, "can be written, swapped and read", ""},
+		"new directory": {filepath.Join(dir, "new"), levelOK, "will be made", ""},
+		"bucket": {"s3://rondo?create=true&endpoint=" + good.URL, levelOK,
+			"can be written, swapped and read", ""},
+		"no bucket":     {"s3://other?endpoint=" + good.URL, levelTrouble, "does not exist", "create=true"},
+		"no conditions": {"s3://careless?create=true&endpoint=" + careless.URL, levelTrouble, "", "versitygw 1.8.0"},
+		"wrong key":     {refuses("InvalidAccessKeyId"), levelTrouble, "InvalidAccessKeyId", "AWS_ACCESS_KEY_ID"},
+		"clock":         {refuses("RequestTimeTooSkewed"), levelTrouble, "RequestTimeTooSkewed", "NTP"},
+		"nobody is there": {"s3://rondo?endpoint=http://127.0.0.1:1", levelTrouble, "refused",
+			"see that the server runs"},
 		"nothing is named": {"", levelTrouble, "no store", "--store"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,11 +26,13 @@ type doctorEndpoint struct {
 }
 
 func (o *doctorEndpoint) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.url, "endpoint", "", "base URL of an inference server to look at instead of the plane, for example http://127.0.0.1:8000/v1")
+	f.StringVar(&o.url, "endpoint", "",
+		"base URL of an inference server to look at instead of the plane, for example http://127.0.0.1:8000/v1")
 	f.StringVar(&o.model, "model", "", "the model that a run would ask it for")
 	f.StringVar(&o.file, "file", "", "run file whose inference servers, sampling and limits are looked at")
 	f.Float64Var(&o.temperature, "temperature", 1, "temperature that a run would sample with")
-	f.StringVar(&o.keys, "endpoint-keys", "", "YAML file of which inference server is shown which key (or one key in "+service.EndpointKey+")")
+	f.StringVar(&o.keys, "endpoint-keys", "", "YAML file of which inference server is shown which key (or one key in "+
+		service.EndpointKey+")")
 }
 
 // requested reports whether inference servers are to be looked at.
@@ -76,15 +78,22 @@ func (o *doctorEndpoint) checks(given func(string) bool) ([]func(context.Context
 		if err := server.Validate(); err != nil {
 			return nil, fmt.Errorf("--endpoint: %w", err)
 		}
-		checks = append(checks, func(ctx context.Context) []finding { return tryEndpoint(ctx, server, f.RunConfig, keys) })
+		checks = append(checks, func(ctx context.Context) []finding {
+			return tryEndpoint(ctx, server, f.RunConfig,
+				keys)
+		})
 	}
 	return checks, nil
 }
 
 // tryEndpoint looks at one inference server.
-func tryEndpoint(ctx context.Context, server runfile.Endpoint, cfg runfile.RunConfig, keys fleet.Keys) (findings []finding) {
+func tryEndpoint(ctx context.Context, server runfile.Endpoint, cfg runfile.RunConfig,
+	keys fleet.Keys) (findings []finding) {
 	client := &inference.Client{
-		HTTP:   &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		HTTP: &http.Client{CheckRedirect: func(*http.Request,
+			[]*http.Request) error {
+			return http.ErrUseLastResponse
+		}},
 		APIKey: keys.Key("", server.URL),
 	}
 	plain := false
@@ -99,7 +108,8 @@ func tryEndpoint(ctx context.Context, server runfile.Endpoint, cfg runfile.RunCo
 		engine, unknown = client.Engine(ctx, server.URL)
 	}
 	for _, f := range probe.Server(ctx, ask, server.Model, cfg.Sampling) {
-		if !byTokens || f.Check != "two turns" && !(engine == inference.EngineLlamaCPP && slices.Contains(ofChats, f.Check)) {
+		if !byTokens || f.Check != "two turns" &&
+			!(engine == inference.EngineLlamaCPP && slices.Contains(ofChats, f.Check)) {
 			findings = append(findings, finding(f))
 		}
 	}
@@ -108,9 +118,11 @@ func tryEndpoint(ctx context.Context, server runfile.Endpoint, cfg runfile.RunCo
 	}
 	if byTokens {
 		if unknown != nil {
-			return append(findings, finding{"path", levelTrouble, "the kind of the server is unknown: " + unknown.Error(), "see that it lists its models at /models"})
+			return append(findings, finding{"path", levelTrouble,
+				"the kind of the server is unknown: " + unknown.Error(), "see that it lists its models at /models"})
 		}
-		ask := func(ctx context.Context, conv inference.Conversation, fit func(int) (int, *inference.Failure)) (*inference.Response, error) {
+		ask := func(ctx context.Context, conv inference.Conversation,
+			fit func(int) (int, *inference.Failure)) (*inference.Response, error) {
 			conv.Engine = engine
 			answer, err := client.CompleteTokens(ctx, server.URL, conv, fit)
 			answer.Done()
@@ -122,8 +134,9 @@ func tryEndpoint(ctx context.Context, server runfile.Endpoint, cfg runfile.RunCo
 		}
 	}
 	if plain {
-		findings = append(findings, finding{"sampling", levelWarning, "the server takes OpenAI's own fields alone: top_k, min_p and repetition_penalty cannot be set, and " +
-			"it gives no token ids", "use it for evaluations only"})
+		findings = append(findings, finding{"sampling", levelWarning,
+			"the server takes OpenAI's own fields alone: top_k, min_p and repetition_penalty cannot be set, and " +
+				"it gives no token ids", "use it for evaluations only"})
 	}
 	return append(findings, contextOf(ctx, client, server, cfg.Limits.Tokens)...)
 }
@@ -139,7 +152,9 @@ func pathOf(engine string) finding {
 		inference.EngineLlamaCPP: "llama.cpp's /completion",
 	}[engine]
 	if found == "" {
-		return finding{"path", levelWarning, fmt.Sprintf("the server calls itself %.40q: turns are asked for by vLLM's /inference/v1/generate", engine), "use vLLM, SGLang or llama.cpp"}
+		return finding{"path", levelWarning, fmt.Sprintf(
+			"the server calls itself %.40q: turns are asked for by vLLM's /inference/v1/generate", engine),
+			"use vLLM, SGLang or llama.cpp"}
 	}
 	return finding{"path", levelOK, "turns are asked for by " + found, ""}
 }
@@ -148,7 +163,8 @@ func pathOf(engine string) finding {
 func contextOf(ctx context.Context, client *inference.Client, server runfile.Endpoint, tokens int) []finding {
 	models, err := client.Models(ctx, server.URL)
 	if err != nil {
-		return []finding{{"context", levelWarning, "the length of the context is unknown: " + err.Error(), "set limits.tokens of the run to it"}}
+		return []finding{{"context", levelWarning, "the length of the context is unknown: " + err.Error(),
+			"set limits.tokens of the run to it"}}
 	}
 	i := slices.IndexFunc(models, func(m inference.Model) bool { return m.ID == server.Model })
 	length := 0
@@ -157,9 +173,11 @@ func contextOf(ctx context.Context, client *inference.Client, server runfile.End
 	}
 	switch {
 	case i < 0:
-		return []finding{{"context", levelWarning, fmt.Sprintf("the server answers, but does not list the model %s", server.Model), "see that it is the model that you mean"}}
+		return []finding{{"context", levelWarning, fmt.Sprintf("the server answers, but does not list the model %s",
+			server.Model), "see that it is the model that you mean"}}
 	case length == 0:
-		return []finding{{"context", levelWarning, "the server does not say how long its context is", "set limits.tokens of the run to it"}}
+		return []finding{{"context", levelWarning, "the server does not say how long its context is",
+			"set limits.tokens of the run to it"}}
 	case length < tokens:
 		return []finding{{"context", levelWarning,
 			fmt.Sprintf("the context has %d tokens, and limits.tokens of the run is %d: longer rollouts end with stop_reason context and are scored as they are", length, tokens),

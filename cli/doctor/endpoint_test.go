@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/inference/probe/probetest"
 )
 
-// TestDoctorOfAnEndpoint: a server that is fit gives 0, one of which nothing can be trained on gives 2, with what helps.
+// TestDoctorOfAnEndpoint: a server that is fit gives 0, one of which nothing can be trained on
+// gives 2, with what helps.
 func TestDoctorOfAnEndpoint(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  string
@@ -22,22 +23,34 @@ func TestDoctorOfAnEndpoint(t *testing.T) {
 		found map[string]string // level by check
 		says  string
 	}{
-		"vLLM":                       {probetest.VLLM, probetest.Lacks{}, nil, false, map[string]string{"endpoint": levelOK, "context": levelOK, "distribution": levelOK, "weights": levelOK}, "131072 tokens"},
-		"a short context":            {probetest.SGLang, probetest.Lacks{Context: 8192}, nil, false, map[string]string{"context": levelWarning}, "set limits.tokens to 8192"},
-		"a short context of llama":   {probetest.LlamaCPP, probetest.Lacks{Context: 8192}, nil, true, map[string]string{"context": levelWarning, "prompt ids": levelTrouble}, "set limits.tokens to 8192"},
-		"OpenAI":                     {probetest.OpenAI, probetest.Lacks{}, nil, true, map[string]string{"sampling": levelWarning, "token ids": levelTrouble}, "evaluations only"},
-		"raw":                        {probetest.VLLM, probetest.Lacks{Raw: true}, nil, false, map[string]string{"distribution": levelWarning}, "processed_logprobs"},
-		"raw at another temperature": {probetest.VLLM, probetest.Lacks{Raw: true}, []string{"--temperature", "0.7"}, true, map[string]string{"distribution": levelTrouble}, "processed_logprobs"},
-		"a run file's sampling":      {probetest.VLLM, probetest.Lacks{Raw: true}, []string{"--file"}, true, map[string]string{"distribution": levelTrouble}, "another top_p"},
-		"a run file's tokens":        {probetest.VLLM, probetest.Lacks{Rewrites: true}, []string{"--by-tokens"}, true, map[string]string{"tokens in": levelTrouble, "two turns": ""}, "--enable-scale-out"},
-		"another model":              {probetest.VLLM, probetest.Lacks{}, []string{"--model", "other"}, false, map[string]string{"context": levelWarning}, "does not list the model other"},
+		"vLLM": {probetest.VLLM, probetest.Lacks{}, nil, false,
+			map[string]string{"endpoint": levelOK, "context": levelOK, "distribution": levelOK, "weights": levelOK},
+			"131072 tokens"},
+		"a short context": {probetest.SGLang, probetest.Lacks{Context: 8192}, nil, false,
+			map[string]string{"context": levelWarning}, "set limits.tokens to 8192"},
+		"a short context of llama": {probetest.LlamaCPP, probetest.Lacks{Context: 8192}, nil, true,
+			map[string]string{"context": levelWarning, "prompt ids": levelTrouble}, "set limits.tokens to 8192"},
+		"OpenAI": {probetest.OpenAI, probetest.Lacks{}, nil, true,
+			map[string]string{"sampling": levelWarning, "token ids": levelTrouble}, "evaluations only"},
+		"raw": {probetest.VLLM, probetest.Lacks{Raw: true}, nil, false,
+			map[string]string{"distribution": levelWarning}, "processed_logprobs"},
+		"raw at another temperature": {probetest.VLLM, probetest.Lacks{Raw: true}, []string{"--temperature", "0.7"},
+			true, map[string]string{"distribution": levelTrouble}, "processed_logprobs"},
+		"a run file's sampling": {probetest.VLLM, probetest.Lacks{Raw: true}, []string{"--file"}, true,
+			map[string]string{"distribution": levelTrouble}, "another top_p"},
+		"a run file's tokens": {probetest.VLLM, probetest.Lacks{Rewrites: true}, []string{"--by-tokens"}, true,
+			map[string]string{"tokens in": levelTrouble, "two turns": ""}, "--enable-scale-out"},
+		"another model": {probetest.VLLM, probetest.Lacks{}, []string{"--model", "other"}, false,
+			map[string]string{"context": levelWarning}, "does not list the model other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := probetest.Server(t, c.kind, c.lacks).URL + "/v1"
 			args := append([]string{"doctor", "--json", "--endpoint", url, "--model", "m"}, c.args...)
 			if len(c.args) == 1 {
-				lines := map[string]string{"--file": "sampling: {top_p: 0.9}", "--by-tokens": "endpoint_api: tokens"}[c.args[0]]
-				file := clitest.Write(t, filepath.Join(t.TempDir(), "run.yaml"), "policy: m\nendpoint: "+url+"\n"+lines+"\n")
+				lines := map[string]string{"--file": "sampling: {top_p: 0.9}",
+					"--by-tokens": "endpoint_api: tokens"}[c.args[0]]
+				file := clitest.Write(t, filepath.Join(t.TempDir(), "run.yaml"),
+					"policy: m\nendpoint: "+url+"\n"+lines+"\n")
 				args = []string{"doctor", "--json", "--file", file}
 			}
 			out, err := clitest.Run(t, New, args...)

@@ -19,33 +19,42 @@ import (
 	"github.com/rondo-rl/rondo/storage/open"
 )
 
-// trySandbox runs a program in a sandbox. Where the plane runs elsewhere, this machine need not have one.
+// trySandbox runs a program in a sandbox. Where the plane runs elsewhere, this
+// machine need not have one.
 func trySandbox(ctx context.Context, elsewhere bool) []finding {
 	report, err := sandbox.Probe(ctx)
 	if err != nil && elsewhere {
-		return []finding{{"sandbox", levelWarning, "no tool runner and no scorer can run on this machine, or in this container: " + err.Error(),
+		return []finding{{"sandbox", levelWarning,
+			"no tool runner and no scorer can run on this machine, or in this container: " + err.Error(),
 			"none need run here; in Compose, ask where they do: docker compose exec toolrunner rondo doctor"}}
 	}
 	if err != nil {
-		return []finding{trouble("sandbox", err, "tool runners and scorers need a machine where this works; the other services do not")}
+		return []finding{trouble("sandbox", err,
+			"tool runners and scorers need a machine where this works; the other services do not")}
 	}
-	f := ok("sandbox", "a program ran: isolation %s, file system %s, cgroup %s, %d CPUs, first process %s", report.Isolation, report.Filesystem, report.Cgroup, runtime.NumCPU(), report.FirstProcess)
+	f := ok("sandbox", "a program ran: isolation %s, file system %s, cgroup %s, %d CPUs, first process %s",
+		report.Isolation, report.Filesystem, report.Cgroup, runtime.NumCPU(), report.FirstProcess)
 	if report.Cgroup == "none" {
-		f.Level, f.Do = levelWarning, "give this user a delegated cgroup (systemd-run --user --scope -p Delegate=yes rondo …) for hard memory limits"
+		f.Level, f.Do = levelWarning,
+			"give this user a delegated cgroup (systemd-run --user --scope -p Delegate=yes rondo …) for hard memory limits"
 		f.Found += "; " + report.Detail
 	}
 	if len(report.SharedInodes) > 0 {
 		f.Level = levelWarning
-		f.Do = strings.TrimPrefix(f.Do+"; run as root, where nothing is mounted below these folders, to give each sandbox inodes of its own", "; ")
-		f.Found += "; sandboxes share inodes of " + strings.Join(report.SharedInodes, ", ") + ": programs of two of them can pass bits by locks on these"
+		f.Do = strings.TrimPrefix(f.Do+
+			"; run as root, where nothing is mounted below these folders, to give each sandbox inodes of its own", "; ")
+		f.Found += "; sandboxes share inodes of " + strings.Join(report.SharedInodes, ", ") +
+			": programs of two of them can pass bits by locks on these"
 	}
 	return []finding{f}
 }
 
-// aboutMachine tells whether doctor had a processor while it ran the checks. how is how it had none, "" if it had.
+// aboutMachine tells whether doctor had a processor while it ran the checks. how is how
+// it had none, "" if it had.
 func aboutMachine(how string) finding {
 	if how != "" {
-		return finding{"machine", levelWarning, fmt.Sprintf("%s: %s. What the other checks found slow or silent may be well", health.MachineStarved, how),
+		return finding{"machine", levelWarning, fmt.Sprintf(
+			"%s: %s. What the other checks found slow or silent may be well", health.MachineStarved, how),
 			"stop other programs, or give this machine or its container more processors, and run doctor again"}
 	}
 	return ok("machine", "%d processors, and doctor had one when it wanted one", runtime.NumCPU())
@@ -81,7 +90,8 @@ func tryDirectory(ctx context.Context, dir string, d disk) []finding {
 		return []finding{trouble("directory", err, "name another one by --dir")}
 	}
 	if err := unix.Access(place, unix.W_OK); err != nil {
-		return []finding{trouble("directory", fmt.Errorf("%s is not writable: %w", place, err), "name another one by --dir, or change its owner")}
+		return []finding{trouble("directory", fmt.Errorf("%s is not writable: %w", place, err),
+			"name another one by --dir, or change its owner")}
 	}
 	bytes, err := d.free(place)
 	if err != nil {
@@ -93,12 +103,14 @@ func tryDirectory(ctx context.Context, dir string, d disk) []finding {
 	took, err := d.write(ctx, place)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		err = fmt.Errorf("%s %s: a small write to %s has not ended for %s, and it need not be full", health.DiskSlow, dir, place, took.Round(time.Second))
+		err = fmt.Errorf("%s %s: a small write to %s has not ended for %s, and it need not be full", health.DiskSlow,
+			dir, place, took.Round(time.Second))
 		return []finding{trouble("directory", err, slowAdvice)}
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return []finding{trouble("directory", fmt.Errorf("%s %s: %w", health.DiskFull, dir, err), more)}
 	case err != nil:
-		return []finding{trouble("directory", fmt.Errorf("%s %s: %w", health.DiskFails, dir, err), "see to the disk, or name another directory by --dir")}
+		return []finding{trouble("directory", fmt.Errorf("%s %s: %w", health.DiskFails, dir, err),
+			"see to the disk, or name another directory by --dir")}
 	}
 	f := ok("directory", "%s is writable, %s free", dir, byteCount(bytes))
 	switch {
@@ -110,7 +122,8 @@ func tryDirectory(ctx context.Context, dir string, d disk) []finding {
 	if took < slowWrite {
 		return []finding{f}
 	}
-	slow := fmt.Sprintf("%s %s: a small write took %s, and it need not be full", health.DiskSlow, dir, took.Round(100*time.Millisecond))
+	slow := fmt.Sprintf("%s %s: a small write took %s, and it need not be full", health.DiskSlow, dir,
+		took.Round(100*time.Millisecond))
 	return []finding{f, {"directory", levelWarning, slow, slowAdvice}}
 }
 
@@ -143,16 +156,19 @@ func byteCount(n uint64) string {
 	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
-// storePatience is how long a store may take for all of its check, or to compare one run with its archive.
+// storePatience is how long a store may take for all of its check, or to compare
+// one run with its archive.
 var storePatience = 8 * time.Second
 
 // cleanUp is how long the removal of what was written may take behind that.
 const cleanUp = 2 * time.Second
 
-// tryObjects opens the store, which tries out conditional writes in a bucket, and writes and reads an object.
+// tryObjects opens the store, which tries out conditional writes in a bucket, and
+// writes and reads an object.
 func tryObjects(ctx context.Context, location string) []finding {
 	if location == "" {
-		return []finding{trouble("store", errors.New("no store is named"), "--nats needs --store: a directory that all services see, or s3://bucket/prefix?endpoint=URL")}
+		return []finding{trouble("store", errors.New("no store is named"),
+			"--nats needs --store: a directory that all services see, or s3://bucket/prefix?endpoint=URL")}
 	}
 	if !strings.Contains(location, "://") {
 		if _, err := os.Stat(location); errors.Is(err, fs.ErrNotExist) {
@@ -175,7 +191,8 @@ func tryObjects(ctx context.Context, location string) []finding {
 	return []finding{ok("store", "%s can be written, swapped and read", withoutQuery(location))}
 }
 
-// swapAndRead swaps a small object, as the pointer to the newest weights moves, and reads and deletes it.
+// swapAndRead swaps a small object, as the pointer to the newest weights moves,
+// and reads and deletes it.
 func swapAndRead(ctx context.Context, store storage.Store) (err error) {
 	key := "rondo-probe/doctor-" + fmt.Sprint(os.Getpid())
 	if err := store.Delete(ctx, key); err != nil {

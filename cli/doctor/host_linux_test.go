@@ -14,13 +14,15 @@ import (
 // inside says to the program of this test that it runs where it may make no user namespace.
 const inside = "RONDO_TEST_WITHOUT_NAMESPACES"
 
-// TestDoctorWithoutNamespaces: a kernel that gives no user namespaces is named, with the setting that lets it.
+// TestDoctorWithoutNamespaces: a kernel that gives no user namespaces is named, with
+// the setting that lets it.
 func TestDoctorWithoutNamespaces(t *testing.T) {
 	if os.Getenv(inside) != "" {
 		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := json.NewEncoder(os.Stdout).Encode(append(trySandbox(t.Context(), false), trySandbox(t.Context(), true)...)); err != nil {
+		if err := json.NewEncoder(os.Stdout).Encode(append(trySandbox(t.Context(), false),
+			trySandbox(t.Context(), true)...)); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -30,7 +32,8 @@ func TestDoctorWithoutNamespaces(t *testing.T) {
 	program.Env = append(os.Environ(), inside+"=1")
 	program.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 	}
 	out, err := program.Output()
 	if err != nil {
@@ -42,5 +45,6 @@ func TestDoctorWithoutNamespaces(t *testing.T) {
 		t.Fatalf("%v in %s", err, out)
 	}
 	wantFinding(t, found, "sandbox", levelTrouble, "sysctl user.max_user_namespaces", "tool runners and scorers need")
-	wantFinding(t, found, "sandbox", levelWarning, "sysctl user.max_user_namespaces", "none need run here") // of a plane elsewhere
+	// of a plane elsewhere
+	wantFinding(t, found, "sandbox", levelWarning, "sysctl user.max_user_namespaces", "none need run here")
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/rondo-rl/rondo/health"
 )
 
-// How far a server's clock may be from this one's: deadlines and leases are compared across machines.
+// How far a server's clock may be from this one's: deadlines and leases are
+// compared across machines.
 const (
 	someSkew = 2 * time.Second
 	muchSkew = 30 * time.Second
@@ -29,13 +30,15 @@ const (
 // leastPayload is what a message must be allowed to hold: a fact with its body, and its headers.
 const leastPayload = 1 << 20
 
-// connect makes a connection that tells refused what the user may not do: NATS drops that without a word to who asked.
+// connect makes a connection that tells refused what the user may not do: NATS drops that
+// without a word to who asked.
 func connect(url string, options []nats.Option, refused context.CancelCauseFunc) (*nats.Conn, error) {
-	return nats.Connect(url, append(options, nats.Name("rondo doctor"), nats.Timeout(5*time.Second), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		if errors.Is(err, nats.ErrPermissionViolation) {
-			refused(err)
-		}
-	}))...)
+	return nats.Connect(url, append(options, nats.Name("rondo doctor"), nats.Timeout(5*time.Second),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				refused(err)
+			}
+		}))...)
 }
 
 // tryNATS connects, and makes and deletes a stream as large as a run's.
@@ -48,12 +51,15 @@ func tryNATS(ctx context.Context, url string, access app.NATSAccess, now func() 
 	defer refused(nil)
 	nc, err := connect(url, options, refused)
 	if err != nil {
-		return []finding{trouble("nats", fmt.Errorf("connect to %s: %w", app.Redacted(url), app.WithoutSecrets(url, err)), connectAdvice(err))}
+		return []finding{trouble("nats", fmt.Errorf("connect to %s: %w", app.Redacted(url),
+			app.WithoutSecrets(url, err)), connectAdvice(err))}
 	}
 	defer nc.Close()
-	findings := []finding{ok("nats", "%s answers, version %s", app.Redacted(nc.ConnectedUrl()), nc.ConnectedServerVersion())}
+	findings := []finding{ok("nats", "%s answers, version %s", app.Redacted(nc.ConnectedUrl()),
+		nc.ConnectedServerVersion())}
 	if most := nc.MaxPayload(); most < leastPayload {
-		findings = append(findings, trouble("nats", fmt.Errorf("messages may have %d bytes", most), "set max_payload: 8MB, as deploy/nats.conf does"))
+		findings = append(findings, trouble("nats", fmt.Errorf("messages may have %d bytes", most),
+			"set max_payload: 8MB, as deploy/nats.conf does"))
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -67,7 +73,8 @@ func tryNATS(ctx context.Context, url string, access app.NATSAccess, now func() 
 		return append(findings, readCatalogue(context.WithoutCancel(ctx), js)...)
 	}
 	if err != nil {
-		return append(findings, trouble("jetstream", fmt.Errorf("make a stream of %s, which each run needs: %w", byteCount(uint64(topology.Streams[0].MaxBytes)), err), streamAdvice(err)))
+		return append(findings, trouble("jetstream", fmt.Errorf("make a stream of %s, which each run needs: %w",
+			byteCount(uint64(topology.Streams[0].MaxBytes)), err), streamAdvice(err)))
 	}
 	defer js.DeleteStream(context.WithoutCancel(ctx), name)
 	began := now()
@@ -77,7 +84,8 @@ func tryNATS(ctx context.Context, url string, access app.NATSAccess, now func() 
 	took := now().Sub(began)
 	appends := ok("jetstream", "a run's stream can be made; an append took %s", took.Round(10*time.Microsecond))
 	if took > eventlog.SlowAppend {
-		appends.Level, appends.Do = levelWarning, "it is not full: see what else uses the disk, the processors and the network of the server"
+		appends.Level, appends.Do = levelWarning,
+			"it is not full: see what else uses the disk, the processors and the network of the server"
 	}
 	findings = append(findings, appends)
 	m, err := s.GetMsg(ctx, 1)
@@ -87,7 +95,8 @@ func tryNATS(ctx context.Context, url string, access app.NATSAccess, now func() 
 	return append(findings, compareClocks(began, m.Time, took))
 }
 
-// readCatalogue is what a user who may make no streams can try: services and outsiders are such users.
+// readCatalogue is what a user who may make no streams can try: services and
+// outsiders are such users.
 func readCatalogue(ctx context.Context, js jetstream.JetStream) []finding {
 	ctx, cancel := context.WithTimeout(ctx, health.Patience)
 	defer cancel()
@@ -95,13 +104,15 @@ func readCatalogue(ctx context.Context, js jetstream.JetStream) []finding {
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return []finding{trouble("jetstream", fmt.Errorf("look at the catalogue of runs: %w", err), streamAdvice(err))}
 	}
-	return []finding{ok("jetstream", "it answers; whether it takes a new run's stream only the intake or the operator can try, with their credentials")}
+	return []finding{ok("jetstream",
+		"it answers; whether it takes a new run's stream only the intake or the operator can try, with their credentials")}
 }
 
 // tryStreams asks a server elsewhere which streams refuse writes.
 func tryStreams(ctx context.Context, monitor string) []finding {
 	if monitor == "" {
-		return []finding{{"streams", levelWarning, "not checked: only the NATS server's monitoring port lists the streams that refuse writes",
+		return []finding{{"streams", levelWarning,
+			"not checked: only the NATS server's monitoring port lists the streams that refuse writes",
 			"name it by --nats-monitor, for example http://10.0.0.1:8222 (http: in the server's configuration)"}}
 	}
 	refusing, err := health.AskMonitor(ctx, monitor)
@@ -117,12 +128,14 @@ func tryPlane(ctx context.Context, address string) []finding {
 	if err != nil {
 		return []finding{trouble("plane", err, "see whether `rondo up` still runs there, and what its log says")}
 	}
-	return outageFindings("plane", outages, "log, store and disks of the plane that runs here answer, and its streams take writes")
+	return outageFindings("plane", outages,
+		"log, store and disks of the plane that runs here answer, and its streams take writes")
 }
 
 func outageFindings(check string, outages []health.Outage, well string) (findings []finding) {
 	for _, o := range outages {
-		findings = append(findings, finding{check, levelTrouble, strings.TrimSpace(string(o.Kind)+" "+o.Of) + ": " + app.Clean(o.Reason), o.Do})
+		findings = append(findings, finding{check, levelTrouble,
+			strings.TrimSpace(string(o.Kind)+" "+o.Of) + ": " + app.Clean(o.Reason), o.Do})
 	}
 	if findings == nil {
 		return []finding{ok(check, "%s", well)}
@@ -157,13 +170,15 @@ func connectAdvice(err error) string {
 	return "see that nats-server runs and listens there (deploy/nats.conf has its settings); without --nats each directory has a server of its own"
 }
 
-// noStorage are the server's codes for a stream that it has no storage for: in the account, on the server, in the cluster.
+// noStorage are the server's codes for a stream that it has no storage for: in the account, on
+// the server, in the cluster.
 var noStorage = []jetstream.ErrorCode{10002, 10005, 10023, 10047}
 
 func streamAdvice(err error) string {
 	var api *jetstream.APIError
 	switch {
-	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount),
+		errors.Is(err, nats.ErrNoResponders):
 		return "start the server with JetStream, as deploy/nats.conf does, or by the option -js"
 	case errors.As(err, &api) && slices.Contains(noStorage, api.ErrorCode):
 		return "raise max_file_store of the server: every open run reserves its stream's limit, whatever it uses; `rondo run delete` gives archived runs' back"

@@ -34,9 +34,12 @@ func compare(ctx context.Context, log *eventlog.Log, run string) (findings []fin
 	case err == nil:
 	case errors.Is(err, storage.ErrUnavailable) || ctx.Err() != nil:
 		away = true
-		findings = append(findings, trouble("runs", fmt.Errorf("run %s is not compared with its archive, nor are those behind it: %w", run, err), "run doctor again when the store answers"))
+		findings = append(findings, trouble("runs", fmt.Errorf(
+			"run %s is not compared with its archive, nor are those behind it: %w", run, err),
+			"run doctor again when the store answers"))
 	default:
-		findings = append(findings, trouble("runs", fmt.Errorf("run %s cannot be compared with its archive: %w", run, err),
+		findings = append(findings, trouble("runs", fmt.Errorf("run %s cannot be compared with its archive: %w", run,
+			err),
 			"put back what is damaged from a copy of the store or of the NATS server's disk"))
 	}
 	return findings, away
@@ -79,7 +82,8 @@ func tryRuns(ctx context.Context, url string, access app.NATSAccess, storeURL st
 	atOnce, storeAway := map[string]int{}, false
 	for _, run := range names {
 		state, reason, err := log.RunState(ctx, run)
-		if err == nil && state != eventlog.StateArchived && !storeAway { // of an archived one nothing but the archive is left to compare
+		// of an archived one nothing but the archive is left to compare
+		if err == nil && state != eventlog.StateArchived && !storeAway {
 			var wrong []finding
 			wrong, storeAway = compare(ctx, log, run)
 			findings = append(findings, wrong...)
@@ -89,7 +93,8 @@ func tryRuns(ctx context.Context, url string, access app.NATSAccess, storeURL st
 		case err != nil:
 			findings = append(findings, trouble("runs", err, ""))
 		case state == "paused":
-			findings = append(findings, finding{"runs", levelWarning, "run " + run + " is paused: " + app.Clean(reason), "when that is seen to: rondo run resume " + run})
+			findings = append(findings, finding{"runs", levelWarning, "run " + run + " is paused: " + app.Clean(reason),
+				"when that is seen to: rondo run resume " + run})
 		case state == "open":
 			cfg, err := log.Config(ctx, run)
 			if err != nil {
@@ -118,7 +123,8 @@ func tryRuns(ctx context.Context, url string, access app.NATSAccess, storeURL st
 	return findings
 }
 
-// unservedTasks are tasks of a run whose needs no tool runner has been seen to meet: their rollouts would wait until their deadline.
+// unservedTasks are tasks of a run whose needs no tool runner has been seen to meet: their rollouts
+// would wait until their deadline.
 type unservedTasks struct {
 	run, pool string
 	needs     runfile.Needs
@@ -129,17 +135,20 @@ func (u unservedTasks) finding() finding {
 	if text := u.needs.String(); text != "" {
 		what += " that need " + text
 	}
-	return finding{"runs", levelWarning, "no tool runner serves " + what, "start one that has it: rondo service toolrunner --pool " + u.pool + labelFlags(u.needs.Labels)}
+	return finding{"runs", levelWarning, "no tool runner serves " + what,
+		"start one that has it: rondo service toolrunner --pool " + u.pool + labelFlags(u.needs.Labels)}
 }
 
-// A runner that lives beats every two seconds, and one that has a free slot asks for work: who is neither heard nor seen for looksAtRunners ×
-// lookEvery is not there. A single look would miss a runner between two pulls, or with all its slots in work for other runs.
+// A runner that lives beats every two seconds, and one that has a free slot asks for work: who is
+// neither heard nor seen for looksAtRunners × lookEvery is not there. A single look would miss a
+// runner between two pulls, or with all its slots in work for other runs.
 const (
 	looksAtRunners = 13
 	lookEvery      = 500 * time.Millisecond
 )
 
-// unserved looks which of the tasks no tool runner serves, again and again, until there are none or it has looked long enough.
+// unserved looks which of the tasks no tool runner serves, again and again, until there are none or
+// it has looked long enough.
 func unserved(ctx context.Context, log *eventlog.Log, waiting []unservedTasks) ([]unservedTasks, error) {
 	beats := make(chan *nats.Msg, 1024)
 	if sub, err := log.Conn().ChanSubscribe(topology.AliveSubject+"*", beats); err == nil {
@@ -168,8 +177,8 @@ func unserved(ctx context.Context, log *eventlog.Log, waiting []unservedTasks) (
 	return waiting, nil
 }
 
-// served reports whether a runner asks for these tasks or has some in work now, or one that lives serves their needs in this run, and in no
-// other pool.
+// served reports whether a runner asks for these tasks or has some in work now, or one that lives
+// serves their needs in this run, and in no other pool.
 func (u unservedTasks) served(ctx context.Context, log *eventlog.Log, alive map[string]bool) (bool, error) {
 	spec := topology.ConsumersOf(topology.ToolRunner)[0]
 	stream := events.RunStream(u.run)

@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestStoreDoesNotAnswer: the store takes connections and never answers. Doctor says so, once for the runs, and reports all that the log knows of these.
+// TestStoreDoesNotAnswer: the store takes connections and never answers. Doctor says so, once for
+// the runs, and reports all that the log knows of these.
 func TestStoreDoesNotAnswer(t *testing.T) {
 	before := storePatience
 	t.Cleanup(func() { storePatience = before })
@@ -27,7 +28,8 @@ func TestStoreDoesNotAnswer(t *testing.T) {
 	}
 	defer deaf.Close()
 	bucket := fmt.Sprintf("s3://rondo?endpoint=http://%s", deaf.Addr())
-	wantFinding(t, tryObjects(t.Context(), bucket), "store", levelTrouble, "s3://rondo does not answer within 300ms", "see that the server runs")
+	wantFinding(t, tryObjects(t.Context(), bucket), "store", levelTrouble, "s3://rondo does not answer within 300ms",
+		"see that the server runs")
 
 	r := clitest.NewRecorded(t)
 	for _, run := range []string{"paused", "sealed"} {
@@ -36,7 +38,8 @@ func TestStoreDoesNotAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	servicetest.Append(t, r.Log, servicetest.Event(t, "paused", events.RunPausedType, "paused", "0", events.RunPaused{Reason: "for lunch"}))
+	servicetest.Append(t, r.Log, servicetest.Event(t, "paused", events.RunPausedType, "paused",
+		"0", events.RunPaused{Reason: "for lunch"}))
 	e, err := plane.ReadEndpoint(r.Dir)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestStuckRunIsShown: who looks at the runs sees why one is paused, and a run that cannot be read hides no other.
+// TestStuckRunIsShown: who looks at the runs sees why one is paused, and a run that
+// cannot be read hides no other.
 func TestStuckRunIsShown(t *testing.T) {
 	t.Parallel()
 	r := clitest.NewRecorded(t)
@@ -29,7 +30,8 @@ func TestStuckRunIsShown(t *testing.T) {
 		return clitest.RunProgram(t, app.New(run.New, explain.New), append(args, "--dir", r.Dir)...)
 	}
 	const shown = "trainerfeeder/trainer is stuck␛[2J: see to it"
-	if _, err := command("explain", "batch", "first", "1"); err == nil || !strings.Contains(err.Error(), "no batch 1: it has 0; the run is paused: "+shown) {
+	if _, err := command("explain", "batch", "first", "1"); err == nil ||
+		!strings.Contains(err.Error(), "no batch 1: it has 0; the run is paused: "+shown) {
 		t.Errorf("explain batch: %v", err)
 	}
 	r.State(events.RolloutScoredType, "g000001-0", "0", map[string]any{"reward": "a lot"})
@@ -38,10 +40,13 @@ func TestStuckRunIsShown(t *testing.T) {
 	if err != nil || json.Unmarshal([]byte(output), &list) != nil || len(list) != 2 {
 		t.Fatalf("run list: %v: %s", err, output)
 	}
-	if first, other := list[0], list[1]; first.State != "paused" || first.Reason != why || !strings.Contains(first.Unreadable, "reward") || other.State != "open" || other.Unreadable != "" || other.Policy == "" {
+	if first, other := list[0], list[1]; first.State != "paused" || first.Reason != why ||
+		!strings.Contains(first.Unreadable, "reward") || other.State != "open" ||
+		other.Unreadable != "" || other.Policy == "" {
 		t.Errorf("run list: %+v", list)
 	}
-	if output, err = command("run", "show", "first"); err != nil || !strings.Contains(output, "paused: "+shown) || !strings.Contains(output, "cannot be read: ") {
+	if output, err = command("run", "show", "first"); err != nil || !strings.Contains(output, "paused: "+shown) ||
+		!strings.Contains(output, "cannot be read: ") {
 		t.Errorf("run show: %v: %s", err, output)
 	}
 	e, err := plane.ReadEndpoint(r.Dir)
@@ -50,7 +55,8 @@ func TestStuckRunIsShown(t *testing.T) {
 	}
 	found := tryRuns(t.Context(), e.NATS, app.NATSAccess{}, e.Store)
 	wantFinding(t, found, "runs", levelWarning, "run first is paused: "+shown, "rondo run resume first")
-	wantFinding(t, found, "runs", levelWarning, "no tool runner serves tasks of run other", "rondo service toolrunner --pool pool-shell")
+	wantFinding(t, found, "runs", levelWarning, "no tool runner serves tasks of run other",
+		"rondo service toolrunner --pool pool-shell")
 	if len(found) != 2 {
 		t.Errorf("found %+v", found)
 	}
@@ -58,13 +64,15 @@ func TestStuckRunIsShown(t *testing.T) {
 	for _, run := range []string{"first", "other"} {
 		waitForTools(t, r.Log, run, runfile.PoolRoute("pool-shell", runfile.Needs{}))
 	}
-	wantFinding(t, tryRuns(t.Context(), e.NATS, app.NATSAccess{}, e.Store), "runs", levelOK, "2, none of them paused, and tool runners", "")
+	wantFinding(t, tryRuns(t.Context(), e.NATS, app.NATSAccess{}, e.Store), "runs", levelOK,
+		"2, none of them paused, and tool runners", "")
 }
 
 // waitForTools asks for turns of a route, as a tool runner with free slots does.
 func waitForTools(t *testing.T, log *eventlog.Log, run, route string) {
 	t.Helper()
-	c, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.ToolRunner)[0].For(run, route), route)
+	c, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.ToolRunner)[0].For(run, route),
+		route)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,11 +105,13 @@ func TestDoctorNamesWhatIsMissing(t *testing.T) {
 	if err != nil || len(left) != 1 || len(waiting) != 2 {
 		t.Fatalf("unserved of %+v: %+v, %v", waiting, left, err)
 	}
-	wantFinding(t, []finding{left[0].finding()}, "runs", levelWarning, "tasks of run r that need toolchain go, label gpu", "--pool pool-shell --label gpu")
+	wantFinding(t, []finding{left[0].finding()}, "runs", levelWarning,
+		"tasks of run r that need toolchain go, label gpu", "--pool pool-shell --label gpu")
 }
 
-// TestDoctorHearsBusyRunners: a runner whose slots are all in work for other runs asks for nothing and has nothing of this run in work, and yet
-// serves it, as long as it lives and serves the run's pool.
+// TestDoctorHearsBusyRunners: a runner whose slots are all in work for other runs asks
+// for nothing and has nothing of this run in work, and yet serves it, as long as it lives
+// and serves the run's pool.
 func TestDoctorHearsBusyRunners(t *testing.T) {
 	t.Parallel()
 	r := clitest.NewRecorded(t)
@@ -109,7 +119,8 @@ func TestDoctorHearsBusyRunners(t *testing.T) {
 	servicetest.OpenRun(t, r.Log, "r", cfg)
 	serves := func(routes ...string) {
 		for _, route := range routes {
-			if _, err := r.Log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.ToolRunner)[0].For("r", route), route); err != nil {
+			if _, err := r.Log.Streams.EnsureConsumer(t.Context(),
+				topology.ConsumersOf(topology.ToolRunner)[0].For("r", route), route); err != nil {
 				t.Fatal(err)
 			}
 		}

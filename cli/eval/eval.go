@@ -39,7 +39,8 @@ func New(g *app.Global) *cobra.Command {
 	s := service.DefaultSettings()
 	standard := runfile.DefaultRunConfig()
 	o := evalOptions{
-		k: []int{1}, seed: 1, temperature: standard.Sampling.Temperature, turns: standard.Limits.Turns, endpoint: runfile.BuiltinEndpoint, passAt: 1, since: -1,
+		k: []int{1}, seed: 1, temperature: standard.Sampling.Temperature, turns: standard.Limits.Turns,
+		endpoint: runfile.BuiltinEndpoint, passAt: 1, since: -1,
 	}
 	var asked []string // flags of the command line
 	cmd := &cobra.Command{
@@ -74,7 +75,8 @@ evaluation that was closed early, or without any scored attempt, passes no gate.
   rondo eval --from demo-1 --logprobs candidate.jsonl
   rondo eval --policy repair-demo-1 --follow --since 0 --out report`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			cmd.Flags().Visit(func(f *pflag.Flag) { asked = append(asked, f.Name) }) // before the environment and files set others
+			// before the environment and files set others
+			cmd.Flags().Visit(func(f *pflag.Flag) { asked = append(asked, f.Name) })
 			return cobra.NoArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -99,7 +101,8 @@ evaluation that was closed early, or without any scored attempt, passes no gate.
 
 func (o *evalOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.policy, "policy", "", "policy to evaluate: NAME, or NAME@VERSION")
-	f.StringVar(&o.tasks, "tasks", "", "task pack: a folder of Harbor task folders (default: the pack small, which the demo trains on); with --from, whose tests score again")
+	f.StringVar(&o.tasks, "tasks", "",
+		"task pack: a folder of Harbor task folders (default: the pack small, which the demo trains on); with --from, whose tests score again")
 	f.StringVar(&o.file, "file", "", "run file (YAML) with other settings: limits, sampling, scorer, pool, endpoint")
 	f.StringVar(&o.endpoint, "endpoint", o.endpoint, "base URL of the inference server, or builtin")
 	f.IntSliceVar(&o.k, "k", o.k, "k of pass@k, one or several")
@@ -107,17 +110,22 @@ func (o *evalOptions) AddFlags(f *pflag.FlagSet) {
 	f.Int64Var(&o.seed, "seed", o.seed, "seed of task order, sampling and intervals")
 	f.Float64Var(&o.temperature, "temperature", o.temperature, "sampling temperature")
 	f.IntVar(&o.turns, "turns", o.turns, "turns of an attempt at most")
-	f.Var(&o.inFlight, "in-flight", "attempts that are under way at once, or auto, the default: as many as wait for turns that the servers can sample at once")
+	f.Var(&o.inFlight, "in-flight",
+		"attempts that are under way at once, or auto, the default: as many as wait for turns that the servers can sample at once")
 	f.StringVar(&o.run, "run", "", "name of the run (default: made of policy, version and settings)")
 	f.StringVar(&o.out, "out", "", "folder for report.json, report.md, report.html and junit.xml")
 	f.Float64Var(&o.passAt, "pass-at", o.passAt, "reward from which on an attempt passes")
 	f.Float64Var(&o.minPass, "min-pass", 0, "exit with 2 when pass@1 is lower")
-	f.StringVar(&o.against, "against", "", "compare with this RUN or NAME@VERSION; exit with 2 when pass@1 is significantly worse")
+	f.StringVar(&o.against, "against", "",
+		"compare with this RUN or NAME@VERSION; exit with 2 when pass@1 is significantly worse")
 	f.StringVar(&o.from, "from", "", "summarise the rollouts of this recorded run")
-	f.StringArrayVar(&o.set, "set", nil, "with --from, score again with another setting: scorer.PATH=VALUE, as in a run file")
-	f.StringVar(&o.logprobs, "logprobs", "", "with --from, a candidate's log-probabilities of the recorded tokens (JSON Lines)")
+	f.StringArrayVar(&o.set, "set", nil,
+		"with --from, score again with another setting: scorer.PATH=VALUE, as in a run file")
+	f.StringVar(&o.logprobs, "logprobs", "",
+		"with --from, a candidate's log-probabilities of the recorded tokens (JSON Lines)")
 	f.BoolVar(&o.follow, "follow", false, "evaluate every version that is published, until interrupted")
-	f.Int64Var(&o.since, "since", o.since, "with --follow, the first version; 0 is the untrained policy (default: the next one)")
+	f.Int64Var(&o.since, "since", o.since,
+		"with --follow, the first version; 0 is the untrained policy (default: the next one)")
 	f.Int64Var(&o.until, "until", 0, "with --follow, the last version (default: none)")
 }
 
@@ -139,7 +147,8 @@ func (o *evalOptions) Check(given func(string) bool) error {
 	}
 	if err := errors.Join(
 		only(o.from != "", "--from RUN", "set", "logprobs"),
-		only(o.from == "", "--policy", "file", "endpoint", "attempts", "temperature", "turns", "in-flight", "run", "follow"),
+		only(o.from == "", "--policy", "file", "endpoint", "attempts", "temperature", "turns",
+			"in-flight", "run", "follow"),
 		only(o.follow, "--follow", "since", "until"),
 		only(!o.follow, "one evaluation, not for --follow", "against", "min-pass"),
 	); err != nil {

@@ -55,7 +55,8 @@ func (r *judged) verdict(id string, reward, style float64) {
 	finished := servicetest.Finished(r.T, r.Log.Store(), "first", id, servicetest.Trajectory("first", id, "fix-a"))
 	r.State(events.RolloutFinishedType, id, "0", finished)
 	e := servicetest.Event(r.T, "first", events.RolloutScoredType, id, "0", events.RolloutScored{
-		Reward: reward, Components: map[string]float64{"reward": reward, "style": style}, Trajectory: finished.Trajectory,
+		Reward: reward, Components: map[string]float64{"reward": reward, "style": style},
+		Trajectory: finished.Trajectory,
 	})
 	e.Source = topology.Scorer
 	servicetest.Append(r.T, r.Log, e)
@@ -63,7 +64,8 @@ func (r *judged) verdict(id string, reward, style float64) {
 
 func (r *judged) eval(args ...string) (report evaluation.Report, err error) {
 	r.T.Helper()
-	out, err := clitest.Run(r.T, New, append([]string{"eval", "--from", "first", "--dir", r.Dir, "--quiet", "--json"}, args...)...)
+	out, err := clitest.Run(r.T, New, append([]string{"eval", "--from", "first", "--dir", r.Dir, "--quiet", "--json"},
+		args...)...)
 	if out != "" {
 		if err := json.Unmarshal([]byte(out), &report); err != nil {
 			r.T.Fatalf("%s: %v", out, err)
@@ -72,7 +74,8 @@ func (r *judged) eval(args ...string) (report evaluation.Report, err error) {
 	return report, err
 }
 
-// What is invalidated or under way does not count, what failed has no reward, and other weights give other rewards.
+// What is invalidated or under way does not count, what failed has no reward, and other
+// weights give other rewards.
 func TestEvalOfRecordedRollouts(t *testing.T) {
 	r := &judged{clitest.NewRecorded(t)}
 	_, ids := r.Group(1, "fix-a", 6, 3)
@@ -80,26 +83,31 @@ func TestEvalOfRecordedRollouts(t *testing.T) {
 	r.verdict(ids[1], 0, 1)
 	r.verdict(ids[2], 1, 0)
 	r.State(events.RolloutInvalidatedType, ids[2], "0", events.RolloutInvalidated{Reason: "leak"})
-	r.State(events.RolloutFailedType, ids[3], "0", events.RolloutFailed{Stage: events.StageTools, Class: events.ClassSandbox})
+	r.State(events.RolloutFailedType, ids[3], "0", events.RolloutFailed{Stage: events.StageTools,
+		Class: events.ClassSandbox})
 	r.Score(ids[4], "fix-a", 3, 0.25) // by an outsider, who reports no components
 	report, err := r.eval()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := report.Summaries[0]
-	if s.Attempts != 4 || s.Failed != 1 || s.PassAt[0].Estimate.Value != 1./3 || s.Reward.Value != 1.25/3 || report.Run != "first" {
+	if s.Attempts != 4 || s.Failed != 1 || s.PassAt[0].Estimate.Value != 1./3 ||
+		s.Reward.Value != 1.25/3 || report.Run != "first" {
 		t.Errorf("as recorded: %+v", s)
 	}
-	if notes := strings.Join(s.Notes, "\n"); !strings.Contains(notes, "1 invalidated") || !strings.Contains(notes, "1 rollouts have no outcome") {
+	if notes := strings.Join(s.Notes, "\n"); !strings.Contains(notes, "1 invalidated") ||
+		!strings.Contains(notes, "1 rollouts have no outcome") {
 		t.Errorf("notes %s", notes)
 	}
 	a := s.ByTask[0].Attempts[3]
-	if a.Rollout != ids[4] || a.ToolCalls != 1 || a.ToolFailures != 1 || a.Turns != 2 || a.Sampled != 3 || a.Version != 3 || a.Trajectory == "" {
+	if a.Rollout != ids[4] || a.ToolCalls != 1 || a.ToolFailures != 1 || a.Turns != 2 || a.Sampled != 3 ||
+		a.Version != 3 || a.Trajectory == "" {
 		t.Errorf("attempt %+v", a)
 	}
 
 	report, err = r.eval("--set", "scorer.weights.style=1", "--pass-at", "0.5", "--against", "first")
-	if err != nil || report.Summaries[0].PassAt[0].Estimate.Value != 2./3 || report.Summaries[0].Reward.Value != 1.75/3 || report.Summaries[1].Reward.Value != 1.25/3 {
+	if err != nil || report.Summaries[0].PassAt[0].Estimate.Value != 2./3 ||
+		report.Summaries[0].Reward.Value != 1.75/3 || report.Summaries[1].Reward.Value != 1.25/3 {
 		t.Errorf("by style: %v: %+v", err, report.Summaries)
 	}
 	if _, err = r.eval("--set", "scorer.weights.speed=1"); err == nil || !strings.Contains(err.Error(), "speed") {
@@ -114,7 +122,8 @@ func TestEvalOfRecordedRollouts(t *testing.T) {
 	}
 }
 
-// TestBehaviourOfBothSides: the report has the behaviour of what is compared beside each other, without rollouts that do not count.
+// TestBehaviourOfBothSides: the report has the behaviour of what is compared beside each other,
+// without rollouts that do not count.
 func TestBehaviourOfBothSides(t *testing.T) {
 	r := &judged{clitest.NewRecorded(t)}
 	_, ids := r.Group(1, "fix-a", 2, 3)
@@ -127,7 +136,8 @@ func TestBehaviourOfBothSides(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range report.Summaries {
-		if got := s.Behaviour; got == nil || got.FirstVersion != 3 || got.Started != 1 || got.Scored != 1 || got.SampledTokens.Mean != 4 || got.Turns.Mean != 2 || *got.FailedCallShare != 1 {
+		if got := s.Behaviour; got == nil || got.FirstVersion != 3 || got.Started != 1 || got.Scored != 1 ||
+			got.SampledTokens.Mean != 4 || got.Turns.Mean != 2 || *got.FailedCallShare != 1 {
 			t.Errorf("%s: %+v", s.Name, got)
 		}
 	}
@@ -160,15 +170,18 @@ func TestMissingAttempts(t *testing.T) {
 		for _, id := range []string{"g000001-0", "g000001-1"} {
 			servicetest.StartRollout(t, log, "early", id, "a")
 		}
-		state(events.RolloutFailedType, "g000001-0", events.RolloutFailed{Stage: events.StageTools, Class: events.ClassSandbox})
+		state(events.RolloutFailedType, "g000001-0", events.RolloutFailed{Stage: events.StageTools,
+			Class: events.ClassSandbox})
 		state(events.RunClosedType, "early", events.RunClosed{Reason: "enough"})
-		state(events.RolloutFailedType, "g000001-1", events.RolloutFailed{Stage: events.StageSampler, Class: events.ClassCancelled})
+		state(events.RolloutFailedType, "g000001-1", events.RolloutFailed{Stage: events.StageSampler,
+			Class: events.ClassCancelled})
 		f, err := evaluation.ReadRecorded(t.Context(), log.Reader, "early")
 		if err != nil || f.Missing() != "the run was closed before 3 of 4 attempts were made: enough" {
 			t.Errorf("%q, %v", f.Missing(), err)
 		}
 	})
-	if _, err := clitest.Run(t, New, "eval", "--from", "early", "--dir", dir); err == nil || !strings.Contains(err.Error(), "no attempt was scored") {
+	if _, err := clitest.Run(t, New, "eval", "--from", "early", "--dir", dir); err == nil ||
+		!strings.Contains(err.Error(), "no attempt was scored") {
 		t.Errorf("without any reward: %v", err)
 	}
 }

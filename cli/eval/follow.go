@@ -44,7 +44,8 @@ func (e *evaluator) follow(ctx context.Context) error {
 			point := m.summary.Point(version, m.run, m.when.UTC())
 			points = append(points, point)
 			last = e.report(m)
-			last.Title, last.Curve = fmt.Sprintf("Evaluation of %s, versions %d to %d", s.Policy, points[0].Version, version), points
+			last.Title, last.Curve = fmt.Sprintf("Evaluation of %s, versions %d to %d", s.Policy,
+				points[0].Version, version), points
 			if err := e.write(last); err != nil {
 				return err
 			}
@@ -83,9 +84,10 @@ const manyVersions = 1024
 // errLast: the last version is evaluated.
 var errLast = errors.New("the last version is evaluated")
 
-// versions calls fn with every version from one on, published already or coming, one after the other. Version 0 is there from
-// the beginning.
-func (e *evaluator) versions(ctx context.Context, s evaluation.Subject, since int64, fn func(version int64) error) error {
+// versions calls fn with every version from one on, published already or coming, one after the
+// other. Version 0 is there from the beginning.
+func (e *evaluator) versions(ctx context.Context, s evaluation.Subject, since int64,
+	fn func(version int64) error) error {
 	group, ctx := errgroup.WithContext(ctx) // which ends with the first error, errLast among them
 	waiting := make(chan int64, manyVersions)
 	filter := events.Event{Run: events.Catalogue, Type: events.WeightsPublishedType, Entity: s.Policy}.Subject()
@@ -146,7 +148,8 @@ func (e *evaluator) printPoint(p evaluation.CurvePoint) error {
 	if e.g.JSON {
 		return app.PrintJSON(e.cmd.OutOrStdout(), p)
 	}
-	_, err := fmt.Fprintf(e.cmd.OutOrStdout(), "version %d  pass@1 %.3f [%.3f, %.3f]  reward %.3f  %d attempts, %d failed  run %s\n",
+	_, err := fmt.Fprintf(e.cmd.OutOrStdout(),
+		"version %d  pass@1 %.3f [%.3f, %.3f]  reward %.3f  %d attempts, %d failed  run %s\n",
 		p.Version, p.Pass.Value, p.Pass.Low, p.Pass.High, p.Reward.Value, p.Attempts, p.Failed, p.Run)
 	return err
 }

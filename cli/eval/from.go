@@ -81,7 +81,8 @@ func (e *evaluator) measureRecorded(ctx context.Context, run string, again resco
 }
 
 // rescoring scores attempts again, in place, and notes what it could not score.
-type rescoring func(ctx context.Context, cfg runfile.RunConfig, run string, attempts []evaluation.Attempt) (notes []string, err error)
+type rescoring func(ctx context.Context, cfg runfile.RunConfig, run string,
+	attempts []evaluation.Attempt) (notes []string, err error)
 
 // newRescoring is nil where the flags ask for none.
 func (e *evaluator) newRescoring(ctx context.Context) (rescoring, error) {
@@ -101,8 +102,10 @@ func (e *evaluator) newRescoring(ctx context.Context) (rescoring, error) {
 	return e.rescore, service.WarmToolchains(ctx, e.show, list, e.s)
 }
 
-// rescore runs the verifiers with the tests of --tasks, or composes the numbers that they reported as --set says.
-func (e *evaluator) rescore(ctx context.Context, cfg runfile.RunConfig, run string, attempts []evaluation.Attempt) ([]string, error) {
+// rescore runs the verifiers with the tests of --tasks, or composes the numbers that
+// they reported as --set says.
+func (e *evaluator) rescore(ctx context.Context, cfg runfile.RunConfig, run string,
+	attempts []evaluation.Attempt) ([]string, error) {
 	cfg, err := replay.Changed(cfg, e.o.set)
 	if err != nil {
 		return nil, err

@@ -9,8 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/evaluation"
 )
 
-// offPolicy estimates the value of the candidate whose log-probabilities --logprobs holds. Those of the policy that sampled are
-// read from the trajectory files.
+// offPolicy estimates the value of the candidate whose log-probabilities --logprobs holds. Those of
+// the policy that sampled are read from the trajectory files.
 func (e *evaluator) offPolicy(ctx context.Context, m measured) (*evaluation.OffPolicy, error) {
 	file, err := os.Open(e.o.logprobs)
 	if err != nil {
@@ -37,7 +37,8 @@ func (e *evaluator) offPolicy(ctx context.Context, m measured) (*evaluation.OffP
 		if err != nil {
 			return nil, fmt.Errorf("rollout %s: %w", a.Rollout, err)
 		}
-		sampled = append(sampled, evaluation.Sampled{Rollout: a.Rollout, Task: a.Task, Reward: a.Reward, Behaviour: behaviour, Candidate: logprobs})
+		sampled = append(sampled, evaluation.Sampled{Rollout: a.Rollout, Task: a.Task, Reward: a.Reward,
+			Behaviour: behaviour, Candidate: logprobs})
 		e.show.Show("%d of %d trajectories read", i+1, len(m.attempts))
 	}
 	for _, rollout := range app.SortedKeys(candidate) {
@@ -48,10 +49,12 @@ func (e *evaluator) offPolicy(ctx context.Context, m measured) (*evaluation.OffP
 		return nil, err
 	}
 	if left > 0 {
-		value.Warnings = append(value.Warnings, fmt.Sprintf("%d scored rollouts are not in the file: the value is that on the others alone", left))
+		value.Warnings = append(value.Warnings, fmt.Sprintf(
+			"%d scored rollouts are not in the file: the value is that on the others alone", left))
 	}
 	if t := m.cfg.Sampling.Temperature; t != 1 {
-		value.Warnings = append(value.Warnings, fmt.Sprintf("the run sampled at temperature %g, and most servers report log-probabilities of temperature 1: then the weights are wrong", t))
+		value.Warnings = append(value.Warnings,
+			fmt.Sprintf("the run sampled at temperature %g, and most servers report log-probabilities of temperature 1: then the weights are wrong", t))
 	}
 	return &value, nil
 }

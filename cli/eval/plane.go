@@ -14,9 +14,11 @@ import (
 	"github.com/rondo-rl/rondo/tasks"
 )
 
-// withServices calls work with the plane that the flags name. Where no process serves the one in --dir, this one does
-// meanwhile, with all services and the built-in policy, and without a trainer. The context of work ends when a service fails.
-func withServices(ctx context.Context, g *app.Global, s service.Settings, list []*tasks.Task, show *app.Progress, work func(context.Context, *plane.Plane) error) error {
+// withServices calls work with the plane that the flags name. Where no process serves the one in
+// --dir, this one does meanwhile, with all services and the built-in policy, and without a trainer.
+// The context of work ends when a service fails.
+func withServices(ctx context.Context, g *app.Global, s service.Settings, list []*tasks.Task, show *app.Progress,
+	work func(context.Context, *plane.Plane) error) error {
 	if g.NATS != "" {
 		g.Follows = true // its runs, which may take hours
 		return withPlane(ctx, g, work)

@@ -36,14 +36,18 @@ func NewRelease(g *app.Global) *cobra.Command {
 	standard := runfile.DefaultRunConfig()
 	o := releaseOptions{
 		evalOptions: evalOptions{
-			k: []int{1}, attempts: 4, seed: 1, temperature: standard.Sampling.Temperature, turns: standard.Limits.Turns, endpoint: runfile.BuiltinEndpoint, passAt: 1, since: -1,
+			k: []int{1}, attempts: 4, seed: 1, temperature: standard.Sampling.Temperature, turns: standard.Limits.Turns,
+			endpoint: runfile.BuiltinEndpoint, passAt: 1, since: -1,
 		},
-		when:      release.Options{Share: 0.1},
-		rules:     events.JudgementRules{By: release.ByReward, MaxLoss: 0.05, MaxFailed: 0.2, Rollouts: 100, Confidence: 0.95, Resamples: 10_000},
+		when: release.Options{Share: 0.1},
+		rules: events.JudgementRules{By: release.ByReward, MaxLoss: 0.05, MaxFailed: 0.2, Rollouts: 100,
+			Confidence: 0.95, Resamples: 10_000},
 		canaryFor: 24 * time.Hour,
 	}
 	cmd := &cobra.Command{
-		Use: "release POLICY", Short: "Judge new versions of a policy, try them on a share of production, and promote or take them back", Args: cobra.ExactArgs(1),
+		Use:   "release POLICY",
+		Short: "Judge new versions of a policy, try them on a share of production, and promote or take them back",
+		Args:  cobra.ExactArgs(1),
 		Long: `Release takes the newest version of a policy when it is due, and lets it take the promoted one's place in three steps:
 
   1. Gate: it evaluates both versions on the held-out tasks of --tasks, as ` + "`rondo eval --against`" + ` does, and holds the figures to the rules.
@@ -72,7 +76,8 @@ With --once it does what is due and ends: the exit code is 2 if a version that i
 			if err := o.check(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			r := &releaser{o: o, e: &evaluator{cmd: cmd, g: g, o: o.evalOptions, s: s, given: cmd.Flags().Changed, show: app.NewProgress(g)}}
+			r := &releaser{o: o, e: &evaluator{cmd: cmd, g: g, o: o.evalOptions, s: s, given: cmd.Flags().Changed,
+				show: app.NewProgress(g)}}
 			if o.verify {
 				return withPlane(cmd.Context(), g, r.verify)
 			}
@@ -87,13 +92,16 @@ With --once it does what is due and ends: the exit code is 2 if a version that i
 
 func (o *releaseOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.tasks, "tasks", "", "held-out tasks: a folder of Harbor task folders (default: the pack small)")
-	f.StringVar(&o.file, "file", "", "run file (YAML) with other settings of the evaluations: limits, sampling, scorer, pool, endpoint")
-	f.StringVar(&o.endpoint, "endpoint", o.endpoint, "base URL of the inference server of the evaluations, which serves POLICY@VERSION, or builtin")
+	f.StringVar(&o.file, "file", "",
+		"run file (YAML) with other settings of the evaluations: limits, sampling, scorer, pool, endpoint")
+	f.StringVar(&o.endpoint, "endpoint", o.endpoint,
+		"base URL of the inference server of the evaluations, which serves POLICY@VERSION, or builtin")
 	f.IntVar(&o.attempts, "attempts", o.attempts, "attempts at each held-out task")
 	f.Int64Var(&o.seed, "seed", o.seed, "seed of task order, sampling and statistics")
 	f.Float64Var(&o.temperature, "temperature", o.temperature, "sampling temperature of the evaluations")
 	f.IntVar(&o.turns, "turns", o.turns, "turns of an attempt at most")
-	f.Var(&o.inFlight, "in-flight", "attempts that are under way at once, or auto, the default: as many as wait for turns that the servers can sample at once")
+	f.Var(&o.inFlight, "in-flight",
+		"attempts that are under way at once, or auto, the default: as many as wait for turns that the servers can sample at once")
 	f.Float64Var(&o.passAt, "pass-at", o.passAt, "reward from which on an attempt passes")
 
 	f.DurationVar(&o.when.Every, "every", 0, "time between two gates (default: each version is due)")
@@ -103,14 +111,21 @@ func (o *releaseOptions) addFlags(f *pflag.FlagSet) {
 	f.Float64Var(&o.minReward, "min-reward", 0, "mean reward that a version must reach; without it none")
 	f.Float64Var(&o.minPass, "min-pass", 0, "pass@1 that a version must reach; without it none")
 	f.BoolVar(&o.rules.Better, "better", false, "promote only versions that are significantly better")
-	f.Float64Var(&o.rules.MaxLoss, "max-loss", o.rules.MaxLoss, "how far below the promoted version the interval of the difference may reach")
-	f.Float64Var(&o.rules.MaxFailed, "max-failed", o.rules.MaxFailed, "share of failed attempts above which there is no result")
-	f.Float64Var(&o.rules.Confidence, "confidence", o.rules.Confidence, "confidence of the intervals, and 1 - the level of significance")
+	f.Float64Var(&o.rules.MaxLoss, "max-loss", o.rules.MaxLoss,
+		"how far below the promoted version the interval of the difference may reach")
+	f.Float64Var(&o.rules.MaxFailed, "max-failed", o.rules.MaxFailed,
+		"share of failed attempts above which there is no result")
+	f.Float64Var(&o.rules.Confidence, "confidence", o.rules.Confidence,
+		"confidence of the intervals, and 1 - the level of significance")
 
-	f.Float64Var(&o.when.Share, "canary-share", o.when.Share, "share of production that a version gets after its gate; 0 promotes it at once")
-	f.IntVar(&o.rules.Rollouts, "canary-rollouts", o.rules.Rollouts, "outcomes that a canary needs, of the version and of the other one")
-	f.DurationVar(&o.canaryFor, "canary-for", o.canaryFor, "time after which a canary without enough outcomes is taken back")
-	f.StringArrayVar(&o.production, "run", nil, "run whose rollouts count for the canary, may be given several times (default: all of the policy)")
+	f.Float64Var(&o.when.Share, "canary-share", o.when.Share,
+		"share of production that a version gets after its gate; 0 promotes it at once")
+	f.IntVar(&o.rules.Rollouts, "canary-rollouts", o.rules.Rollouts,
+		"outcomes that a canary needs, of the version and of the other one")
+	f.DurationVar(&o.canaryFor, "canary-for", o.canaryFor,
+		"time after which a canary without enough outcomes is taken back")
+	f.StringArrayVar(&o.production, "run", nil,
+		"run whose rollouts count for the canary, may be given several times (default: all of the policy)")
 
 	f.BoolVar(&o.once, "once", false, "do what is due, and end")
 	f.BoolVar(&o.verify, "verify", false, "make all judgements again from the recorded rollouts, and compare")

@@ -29,10 +29,12 @@ type circle struct {
 
 func newCircle(t *testing.T) *circle {
 	t.Helper()
-	c := &circle{Recorded: clitest.NewRecorded(t, intake.Run), pack: t.TempDir(), rewards: map[int64]float64{}, played: map[string]bool{}}
+	c := &circle{Recorded: clitest.NewRecorded(t, intake.Run), pack: t.TempDir(), rewards: map[int64]float64{},
+		played: map[string]bool{}}
 	for i := range 6 { // as many as it takes for a significant difference
 		for name, text := range map[string]string{
-			"task.toml": "schema_version = \"1.4\"\n[metadata.rondo]\nsnapshot = \"repo\"\n", "instruction.md": "Fix it.\n", "repo/a.sh": "echo 1\n",
+			"task.toml":      "schema_version = \"1.4\"\n[metadata.rondo]\nsnapshot = \"repo\"\n",
+			"instruction.md": "Fix it.\n", "repo/a.sh": "echo 1\n",
 			"tests/test.sh": "echo 1 > /logs/verifier/reward.txt\n",
 		} {
 			clitest.Write(t, filepath.Join(c.pack, fmt.Sprintf("task-%d", i), name), text)
@@ -59,7 +61,8 @@ func (c *circle) begin(args ...string) (done chan released, stop func()) {
 	done = make(chan released, 1)
 	root := app.New(NewRelease)
 	var out strings.Builder
-	root.SetArgs(append([]string{"release", "small", "--dir", c.Dir, "--tasks", c.pack, "--endpoint", "http://127.0.0.1:1/v1", "--attempts", "1", "--quiet",
+	root.SetArgs(append([]string{"release", "small", "--dir", c.Dir, "--tasks", c.pack, "--endpoint",
+		"http://127.0.0.1:1/v1", "--attempts", "1", "--quiet",
 		"--canary-rollouts", "8", "--canary-share", "0.5"}, args...))
 	root.SetOut(&out)
 	root.SetErr(&out)
@@ -184,13 +187,15 @@ func (c *circle) exit(err error, code int) {
 	}
 }
 
-// TestRelease: versions go around the circle: a better one is promoted, a worse one does not pass its gate, and one that is worse in production is taken back. The same command
-// goes on where the last one ended, and all judgements come out the same again.
+// TestRelease: versions go around the circle: a better one is promoted, a worse one does not pass
+// its gate, and one that is worse in production is taken back. The same command goes on where the
+// last one ended, and all judgements come out the same again.
 func TestRelease(t *testing.T) {
 	c := newCircle(t)
 	c.rewards = map[int64]float64{2: 0.3, 3: 0.6, 4: 0.1, 5: 0.7}
 	c.publish(1, 2)
-	if _, err := c.release("--once", "--run", "nobody"); err == nil || !strings.Contains(err.Error(), `--run: there is no run "nobody"`) {
+	if _, err := c.release("--once", "--run", "nobody"); err == nil ||
+		!strings.Contains(err.Error(), `--run: there is no run "nobody"`) {
 		t.Errorf("a run that is not there: %v", err)
 	}
 	_, first := c.release("--once")
@@ -201,14 +206,16 @@ func TestRelease(t *testing.T) {
 	out, err := c.release("--once")
 	c.exit(err, 0)
 	c.want("a better version", 1, 2, events.WeightsPromoted{Version: 3, Share: 0.5, Before: 2})
-	if !strings.Contains(out, "version 3 passed its gate against version 2; reward 0.625") || !strings.Contains(out, "version 3 has 0 outcomes in production") {
+	if !strings.Contains(out, "version 3 passed its gate against version 2; reward 0.625") ||
+		!strings.Contains(out, "version 3 has 0 outcomes in production") {
 		t.Error(out)
 	}
 	c.produce(8)
 	out, err = c.release("--once")
 	c.exit(err, 0)
 	c.want("better in production", 2, 3, events.WeightsPromoted{Version: 3, Before: 2})
-	if !strings.Contains(out, "version 3 passed its canary against version 2") || !strings.Contains(out, "version 3 is promoted") {
+	if !strings.Contains(out, "version 3 passed its canary against version 2") ||
+		!strings.Contains(out, "version 3 is promoted") {
 		t.Error(out)
 	}
 
@@ -217,7 +224,8 @@ func TestRelease(t *testing.T) {
 	c.exit(err, app.ExitFindings)
 	c.want("a worse version", 3, 3, events.WeightsPromoted{Version: 3, Before: 2})
 	var note releaseNote
-	if err := json.Unmarshal([]byte(out[:strings.IndexByte(out, '\n')]), &note); err != nil || note.Event != "judged" || note.Judgement.Verdict != events.JudgedFailed || len(note.Judgement.Figures) != 2 {
+	if err := json.Unmarshal([]byte(out[:strings.IndexByte(out, '\n')]), &note); err != nil || note.Event != "judged" ||
+		note.Judgement.Verdict != events.JudgedFailed || len(note.Judgement.Figures) != 2 {
 		t.Errorf("%v: %s", err, out)
 	}
 	_, err = c.release("--once")
@@ -265,7 +273,8 @@ func (c *circle) forge() {
 			c.T.Fatal(err)
 		}
 		forge(&j)
-		e := servicetest.Append(c.T, c.Log, servicetest.Event(c.T, events.Catalogue, events.WeightsJudgedType, "small", fmt.Sprintf("forged-%d", i), j))
+		e := servicetest.Append(c.T, c.Log, servicetest.Event(c.T, events.Catalogue, events.WeightsJudgedType,
+			"small", fmt.Sprintf("forged-%d", i), j))
 		out, err := clitest.Run(c.T, NewRelease, "release", "small", "--dir", c.Dir, "--verify")
 		if i < 3 {
 			c.exit(err, app.ExitFindings)
@@ -278,7 +287,8 @@ func (c *circle) forge() {
 	}
 }
 
-// TestReleaseGoesOn: a command that is killed at any point, or runs twice at once, judges and promotes once.
+// TestReleaseGoesOn: a command that is killed at any point, or runs twice at once,
+// judges and promotes once.
 func TestReleaseGoesOn(t *testing.T) {
 	c := newCircle(t)
 	c.rewards = map[int64]float64{1: 0.3, 2: 0.6, 3: 0.8}
@@ -312,21 +322,25 @@ func TestReleaseGoesOn(t *testing.T) {
 
 	c.produce(8) // a judgement that nobody acted on, as its command was killed
 	j := events.WeightsJudged{Version: 2, Against: 1, Stage: events.JudgedCanary, Verdict: events.JudgedPassed}
-	servicetest.Append(t, c.Log, servicetest.Event(t, events.Catalogue, events.WeightsJudgedType, "small", j.Ordinal(), j))
+	servicetest.Append(t, c.Log, servicetest.Event(t, events.Catalogue, events.WeightsJudgedType,
+		"small", j.Ordinal(), j))
 	_, err = c.release("--once")
 	c.exit(err, 0)
 	c.want("a judgement without its promotion", 2, 3, events.WeightsPromoted{Version: 2, Before: 1})
 
 	c.publish(3) // a person decides while the gate is judged
 	j = events.WeightsJudged{Version: 3, Against: 2, Stage: events.JudgedGate, Verdict: events.JudgedPassed}
-	servicetest.Append(t, c.Log, servicetest.Event(t, events.Catalogue, events.WeightsJudgedType, "small", j.Ordinal(), j))
-	servicetest.Append(t, c.Log, servicetest.Event(t, events.Catalogue, events.WeightsPromotedType, "small", "by-hand", events.WeightsPromoted{Version: 1, RolledBack: 2}))
+	servicetest.Append(t, c.Log, servicetest.Event(t, events.Catalogue, events.WeightsJudgedType,
+		"small", j.Ordinal(), j))
+	servicetest.Append(t, c.Log, servicetest.Event(t, events.Catalogue, events.WeightsPromotedType, "small",
+		"by-hand", events.WeightsPromoted{Version: 1, RolledBack: 2}))
 	_, err = c.release("--once")
 	c.exit(err, 0)
 	c.want("a person's choice stands", 3, 4, events.WeightsPromoted{Version: 1, RolledBack: 2})
 }
 
-// TestReleaseFollows: without --once it judges what is published while it runs, and promotes at once without a canary.
+// TestReleaseFollows: without --once it judges what is published while it runs, and promotes
+// at once without a canary.
 func TestReleaseFollows(t *testing.T) {
 	was := looksEvery
 	looksEvery = 20 * time.Millisecond
@@ -367,7 +381,8 @@ func TestReleaseCanaryEnds(t *testing.T) {
 	out, err := c.release("--once", "--canary-for", "1ns")
 	c.exit(err, app.ExitFindings)
 	c.want("too few rollouts", 2, 3, events.WeightsPromoted{Version: 1, RolledBack: 2})
-	if !strings.Contains(out, "version 2 has no result of its canary against version 1: no attempt of version 2 was scored") {
+	if !strings.Contains(out,
+		"version 2 has no result of its canary against version 1: no attempt of version 2 was scored") {
 		t.Error(out)
 	}
 }
@@ -392,7 +407,8 @@ func TestReleaseRefuses(t *testing.T) {
 		"p --every -1h":            "at least 0",
 		"p --config /nowhere.yaml": "/nowhere.yaml",
 	} {
-		if _, err := clitest.Run(t, NewRelease, append([]string{"release"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := clitest.Run(t, NewRelease, append([]string{"release"}, strings.Fields(args)...)...); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}

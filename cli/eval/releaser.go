@@ -43,7 +43,8 @@ func (r *releaser) check(ctx context.Context) error {
 	return r.e.p.MustPolicy(ctx, r.o.policy)
 }
 
-// run takes one step after the other, each of which follows from the log, until the command is interrupted. With --once it ends where it would wait.
+// run takes one step after the other, each of which follows from the log, until the command is
+// interrupted. With --once it ends where it would wait.
 func (r *releaser) run(ctx context.Context) error {
 	for failures := 0; ; {
 		wait, err := r.step(ctx)
@@ -54,7 +55,8 @@ func (r *releaser) run(ctx context.Context) error {
 			return err
 		case err != nil:
 			failures++
-			r.e.show.Line("release %s: %v; again in up to %s", r.o.policy, err, releasesAgain.Delay(failures).Round(time.Second))
+			r.e.show.Line("release %s: %v; again in up to %s", r.o.policy, err,
+				releasesAgain.Delay(failures).Round(time.Second))
 			if !releasesAgain.Wait(ctx, failures) {
 				return ctx.Err()
 			}
@@ -119,10 +121,12 @@ func (r *releaser) watch(ctx context.Context, next release.Step) (wait bool, err
 	}
 	until := next.Given.Time.Add(r.o.canaryFor)
 	if n := min(version, against); n < r.o.rules.Rollouts && time.Now().Before(until) {
-		return true, r.note(releaseNote{Event: "waiting", Why: fmt.Sprintf("version %d has %d outcomes in production and version %d has %d, of %d each; until %s",
-			next.Version, version, next.Against, against, r.o.rules.Rollouts, until.UTC().Format(time.DateTime))})
+		return true, r.note(releaseNote{Event: "waiting",
+			Why: fmt.Sprintf("version %d has %d outcomes in production and version %d has %d, of %d each; until %s",
+				next.Version, version, next.Against, against, r.o.rules.Rollouts, until.UTC().Format(time.DateTime))})
 	}
-	j := events.WeightsJudged{Version: next.Version, Against: next.Against, Stage: events.JudgedCanary, Rules: r.o.rules, Promotion: next.Given.Seq}
+	j := events.WeightsJudged{Version: next.Version, Against: next.Against, Stage: events.JudgedCanary,
+		Rules: r.o.rules, Promotion: next.Given.Seq}
 	if j.Sources, err = r.canary.Sources(); err != nil {
 		return false, err
 	}
@@ -137,7 +141,8 @@ func (r *releaser) judge(ctx context.Context, j events.WeightsJudged) error {
 	if err := release.Judge(ctx, r.e.p.Log.Reader, r.o.policy, &j); err != nil {
 		return err
 	}
-	_, err := plane.Submit(ctx, r.e.p, eventlog.Submission{Run: events.Catalogue, Type: events.WeightsJudgedType, Entity: r.o.policy, ID: j.Ordinal(), Data: j})
+	_, err := plane.Submit(ctx, r.e.p, eventlog.Submission{Run: events.Catalogue, Type: events.WeightsJudgedType,
+		Entity: r.o.policy, ID: j.Ordinal(), Data: j})
 	if err != nil && !errors.Is(err, eventlog.ErrRefused) {
 		return err
 	}
@@ -154,9 +159,11 @@ func (r *releaser) judge(ctx context.Context, j events.WeightsJudged) error {
 	return r.note(releaseNote{Event: "judged", Judgement: &stated.Data})
 }
 
-// promote states a promotion. One that is refused does not follow any more: something else was promoted meanwhile.
+// promote states a promotion. One that is refused does not follow any more: something
+// else was promoted meanwhile.
 func (r *releaser) promote(ctx context.Context, next release.Step) error {
-	_, err := plane.Submit(ctx, r.e.p, eventlog.Submission{Run: events.Catalogue, Type: events.WeightsPromotedType, Entity: r.o.policy, ID: next.ID, Data: next.Promotion})
+	_, err := plane.Submit(ctx, r.e.p, eventlog.Submission{Run: events.Catalogue, Type: events.WeightsPromotedType,
+		Entity: r.o.policy, ID: next.ID, Data: next.Promotion})
 	if errors.Is(err, eventlog.ErrRefused) {
 		before := r.state.Seq
 		if readErr := r.state.Read(ctx, r.e.p.Log.Reader, r.o.policy); readErr != nil {
@@ -197,9 +204,11 @@ func (r *releaser) note(n releaseNote) error {
 	case n.Judgement != nil:
 		line = judgementLine(*n.Judgement)
 	case n.Promotion != nil && n.Promotion.Share > 0:
-		line = fmt.Sprintf("version %d gets %.4g %% of the rollouts, and version %d the others", n.Promotion.Version, 100*n.Promotion.Share, n.Promotion.Before)
+		line = fmt.Sprintf("version %d gets %.4g %% of the rollouts, and version %d the others", n.Promotion.Version,
+			100*n.Promotion.Share, n.Promotion.Before)
 	case n.Promotion != nil && n.Promotion.RolledBack > 0:
-		line = fmt.Sprintf("version %d is taken back: version %d gets the rollouts", n.Promotion.RolledBack, n.Promotion.Version)
+		line = fmt.Sprintf("version %d is taken back: version %d gets the rollouts", n.Promotion.RolledBack,
+			n.Promotion.Version)
 	case n.Promotion != nil:
 		line = fmt.Sprintf("version %d is promoted", n.Promotion.Version)
 	}
@@ -208,10 +217,12 @@ func (r *releaser) note(n releaseNote) error {
 }
 
 func judgementLine(j events.WeightsJudged) string {
-	verdict := map[string]string{events.JudgedPassed: "passed its", events.JudgedFailed: "failed its", events.JudgedNoResult: "has no result of its"}[j.Verdict]
+	verdict := map[string]string{events.JudgedPassed: "passed its", events.JudgedFailed: "failed its",
+		events.JudgedNoResult: "has no result of its"}[j.Verdict]
 	line := fmt.Sprintf("version %d %s %s against version %d", j.Version, verdict, j.Stage, j.Against)
 	for _, f := range j.Figures {
-		line += fmt.Sprintf("; %s %.4g, %+.4g [%+.4g, %+.4g], p = %.3g", f.Name, f.Version, f.Difference, f.Low, f.High, f.P)
+		line += fmt.Sprintf("; %s %.4g, %+.4g [%+.4g, %+.4g], p = %.3g", f.Name, f.Version,
+			f.Difference, f.Low, f.High, f.P)
 	}
 	if len(j.Reasons) > 0 {
 		line += ": " + strings.Join(j.Reasons, "; ")

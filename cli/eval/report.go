@@ -16,8 +16,10 @@ import (
 // report is what is written about one evaluation.
 func (e *evaluator) report(m measured) evaluation.Report {
 	r := evaluation.Report{
-		Title: "Evaluation of " + m.name, Policy: m.cfg.Policy, Endpoint: m.cfg.Endpoint, Pack: e.pack(), Run: m.run, When: m.when.UTC(),
-		Summaries: []evaluation.Summary{m.summary}, Conditions: []evaluation.Conditions{evaluation.ConditionsOf(m.name, m.cfg)},
+		Title: "Evaluation of " + m.name, Policy: m.cfg.Policy, Endpoint: m.cfg.Endpoint, Pack: e.pack(),
+		Run: m.run, When: m.when.UTC(),
+		Summaries: []evaluation.Summary{m.summary}, Conditions: []evaluation.Conditions{evaluation.ConditionsOf(m.name,
+			m.cfg)},
 	}
 	if m.cfg.PolicyVersion != nil {
 		r.Version = *m.cfg.PolicyVersion
@@ -81,23 +83,28 @@ func (e *evaluator) judge(r evaluation.Report, m measured) error {
 	case !scored:
 		return fmt.Errorf("run %s: no attempt was scored", m.run)
 	case e.given("min-pass") && pass.Value < e.o.minPass-1e-9:
-		return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("%s: pass@1 is %.3f, below --min-pass %g", m.name, pass.Value, e.o.minPass)}
+		return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("%s: pass@1 is %.3f, below --min-pass %g", m.name,
+			pass.Value, e.o.minPass)}
 	}
 	for _, c := range r.Comparisons {
 		if d := c.PassAt[0]; d.Verdict == evaluation.Worse {
-			return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("%s: pass@1 is significantly worse than that of %s, by %.3f (p = %.3g)", c.A, c.B, -d.Difference.Value, d.P)}
+			return &app.ExitError{Code: app.ExitFindings,
+				Err: fmt.Errorf("%s: pass@1 is significantly worse than that of %s, by %.3f (p = %.3g)", c.A, c.B,
+					-d.Difference.Value, d.P)}
 		}
 	}
 	return nil
 }
 
-// write writes the report's files, each whole or not at all: a report that is followed is read while it is rewritten.
+// write writes the report's files, each whole or not at all: a report that is followed is
+// read while it is rewritten.
 func (e *evaluator) write(r evaluation.Report) error {
 	if e.o.out == "" {
 		return nil
 	}
 	for name, write := range map[string]func(io.Writer, evaluation.Report) error{
-		"report.json": writeReportJSON, "report.md": evaluation.WriteMarkdown, "report.html": evaluation.WriteHTML, "junit.xml": evaluation.WriteJUnit,
+		"report.json": writeReportJSON, "report.md": evaluation.WriteMarkdown, "report.html": evaluation.WriteHTML,
+		"junit.xml": evaluation.WriteJUnit,
 	} {
 		if err := whole.File(filepath.Join(e.o.out, name), func(w io.Writer) error { return write(w, r) }); err != nil {
 			return fmt.Errorf("write the report: %w", err)
@@ -140,7 +147,8 @@ func printSummary(w io.Writer, s evaluation.Summary) {
 			fmt.Fprintf(t, "-\t%d\t-\t-\t-\t-\t  %s\n", task.Failed, app.Clean(task.Task))
 			continue
 		}
-		fmt.Fprintf(t, "%d/%d\t%d\t%.3f\t%.1f\t%.0f\t%.1f\t  %s\n", task.Passed, task.Scored, task.Failed, task.Reward, task.Turns, task.Tokens, task.Seconds, app.Clean(task.Task))
+		fmt.Fprintf(t, "%d/%d\t%d\t%.3f\t%.1f\t%.0f\t%.1f\t  %s\n", task.Passed, task.Scored, task.Failed, task.Reward,
+			task.Turns, task.Tokens, task.Seconds, app.Clean(task.Task))
 	}
 	t.Flush()
 	fmt.Fprintln(w)
@@ -160,7 +168,8 @@ func printSummary(w io.Writer, s evaluation.Summary) {
 		line("seconds", s.Seconds)
 	}
 	t.Flush()
-	fmt.Fprintf(w, "%d attempts at %d tasks, %d failed; intervals of %.0f %%\n", s.Attempts, len(s.ByTask), s.Failed, 100*s.Confidence)
+	fmt.Fprintf(w, "%d attempts at %d tasks, %d failed; intervals of %.0f %%\n", s.Attempts, len(s.ByTask),
+		s.Failed, 100*s.Confidence)
 	if ended := s.Ended(); ended != "" {
 		fmt.Fprintf(w, "ended: %s\n", app.Clean(ended))
 	}
@@ -172,7 +181,8 @@ func printComparison(w io.Writer, c evaluation.Comparison) {
 	t := app.NewColumns(w)
 	line := func(name string, d evaluation.Difference) {
 		fmt.Fprintf(t, "%s\t%.4g - %.4g = %+.4g\t[%+.4g, %+.4g]\tp = %.3g\t%d won, %d lost, %d tied\t%s\n",
-			name, d.A, d.B, d.Difference.Value, d.Difference.Low, d.Difference.High, d.P, d.Wins, d.Losses, d.Ties, d.Verdict)
+			name, d.A, d.B, d.Difference.Value, d.Difference.Low, d.Difference.High, d.P, d.Wins,
+			d.Losses, d.Ties, d.Verdict)
 	}
 	for _, d := range c.PassAt {
 		line(fmt.Sprintf("pass@%d", d.K), d)
@@ -217,7 +227,8 @@ func printOffPolicy(w io.Writer, v evaluation.OffPolicy) {
 	line("self-normalised", &v.Weighted)
 	line("mean weight", v.MeanWeight)
 	t.Flush()
-	fmt.Fprintf(w, "effective sample size %.1f of %d; the largest weight is %.0f %% of all\n", v.EffectiveSampleSize, v.Rollouts, 100*v.LargestShare)
+	fmt.Fprintf(w, "effective sample size %.1f of %d; the largest weight is %.0f %% of all\n", v.EffectiveSampleSize,
+		v.Rollouts, 100*v.LargestShare)
 	printNotes(w, v.Warnings)
 }
 

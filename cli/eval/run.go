@@ -73,7 +73,8 @@ func (e *evaluator) once(ctx context.Context) error {
 	})
 }
 
-// prepared reads files and tasks, opens the plane and calls check, which looks at names before anything else takes time, and work.
+// prepared reads files and tasks, opens the plane and calls check, which looks at names before
+// anything else takes time, and work.
 func (e *evaluator) prepared(ctx context.Context, check, work func(context.Context) error) error {
 	var err error
 	if e.base, err = e.o.baseConfig(e.given); err != nil {
@@ -99,7 +100,8 @@ func (e *evaluator) prepared(ctx context.Context, check, work func(context.Conte
 	})
 }
 
-// baseConfig is the configuration of the evaluation's runs, without policy and tasks: the run file's, and over it the flags.
+// baseConfig is the configuration of the evaluation's runs, without policy and tasks: the run
+// file's, and over it the flags.
 func (o *evalOptions) baseConfig(given func(string) bool) (opening.RunFile, error) {
 	f := opening.RunFile{RunConfig: runfile.DefaultRunConfig()}
 	if o.file != "" {
@@ -132,7 +134,8 @@ func (o *evalOptions) baseConfig(given func(string) bool) (opening.RunFile, erro
 	return f, nil
 }
 
-// measure evaluates a version, or goes on with its evaluation, and summarises it. name "" is derived.
+// measure evaluates a version, or goes on with its evaluation, and
+// summarises it. name "" is derived.
 func (e *evaluator) measure(ctx context.Context, s evaluation.Subject, name string) (measured, error) {
 	fold, s, err := e.tried(ctx, s, name)
 	if err != nil {
@@ -144,8 +147,10 @@ func (e *evaluator) measure(ctx context.Context, s evaluation.Subject, name stri
 	return m, err
 }
 
-// tried lets a version try all tasks, or goes on with that, and gives what is recorded when nothing is under way any more.
-func (e *evaluator) tried(ctx context.Context, s evaluation.Subject, name string) (fold *evaluation.Recorded, pinned evaluation.Subject, err error) {
+// tried lets a version try all tasks, or goes on with that, and gives what is recorded when
+// nothing is under way any more.
+func (e *evaluator) tried(ctx context.Context, s evaluation.Subject,
+	name string) (fold *evaluation.Recorded, pinned evaluation.Subject, err error) {
 	if s, err = s.Pin(ctx, e.p.Store, e.base.Endpoint); err != nil {
 		return nil, s, err
 	}
@@ -164,7 +169,8 @@ func (e *evaluator) tried(ctx context.Context, s evaluation.Subject, name string
 }
 
 // summarise makes figures of a run's attempts.
-func (e *evaluator) summarise(f *evaluation.Recorded, name string, attempts []evaluation.Attempt, notes []string) (measured, error) {
+func (e *evaluator) summarise(f *evaluation.Recorded, name string, attempts []evaluation.Attempt,
+	notes []string) (measured, error) {
 	m := measured{name: name, run: f.Name, when: f.Opened, cfg: f.Config, attempts: attempts, files: f.Trajectories()}
 	var err error
 	m.summary, err = evaluation.Summarise(name, m.attempts, e.o.figures())
@@ -175,7 +181,8 @@ func (e *evaluator) summarise(f *evaluation.Recorded, name string, attempts []ev
 	return m, nil
 }
 
-// opponent is what --against names: a version, which is evaluated in the same way, or a recorded run.
+// opponent is what --against names: a version, which is evaluated in the
+// same way, or a recorded run.
 func (e *evaluator) opponent(ctx context.Context) (measured, error) {
 	s, err := evaluation.ParseSubject(e.o.against)
 	if err == nil && s.Version != nil {

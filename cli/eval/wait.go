@@ -28,7 +28,8 @@ func (e *evaluator) open(ctx context.Context, name string, f *opening.RunFile) e
 		}
 		_, refused := opening.OpenPacked(ctx, e.p, name, f)
 		if refused == nil {
-			e.show.Line("run %s: %d tasks, %d attempts each, by %s", name, len(f.Tasks), f.GroupSize*f.Epochs, f.Model())
+			e.show.Line("run %s: %d tasks, %d attempts each, by %s", name, len(f.Tasks),
+				f.GroupSize*f.Epochs, f.Model())
 			return nil
 		}
 		if !errors.Is(refused, eventlog.ErrRefused) {
@@ -60,7 +61,8 @@ func (e *evaluator) open(ctx context.Context, name string, f *opening.RunFile) e
 	}
 	e.show.Line("run %s was paused (%s), it goes on", name, app.Clean(reason))
 	_, err = plane.Submit(ctx, e.p, eventlog.Submission{
-		Run: name, Type: events.RunResumedType, Entity: name, ID: nats.NewInbox()[7:], Data: events.RunResumed{Reason: "rondo eval goes on"},
+		Run: name, Type: events.RunResumedType, Entity: name, ID: nats.NewInbox()[7:],
+		Data: events.RunResumed{Reason: "rondo eval goes on"},
 	})
 	return err
 }
@@ -77,7 +79,8 @@ type evalWatch struct {
 	began time.Time
 }
 
-// wait follows the run until nothing of it is under way, and gives what it folded. A run that is archived is over.
+// wait follows the run until nothing of it is under way, and gives what it folded. A run
+// that is archived is over.
 func (e *evaluator) wait(ctx context.Context, name string) (*evaluation.Recorded, error) {
 	in, err := e.p.Log.Incarnation(ctx, name)
 	if errors.Is(err, eventlog.ErrNotFound) {
@@ -97,7 +100,8 @@ func (e *evaluator) wait(ctx context.Context, name string) (*evaluation.Recorded
 	case errors.Is(err, plane.ErrAtRest):
 		return w.fold, nil
 	case errors.Is(err, errPaused):
-		return nil, fmt.Errorf("run %s is paused: %s; when that is seen to, the same command goes on", name, app.Clean(w.fold.Paused()))
+		return nil, fmt.Errorf("run %s is paused: %s; when that is seen to, the same command goes on", name,
+			app.Clean(w.fold.Paused()))
 	}
 	return nil, err
 }
@@ -135,7 +139,8 @@ func (w *evalWatch) completed(e events.Event) {
 		}
 	}
 	text := fmt.Sprintf("group %d/%d  %s  mean reward %.3f of %d",
-		w.fold.Totals.Completed, len(w.fold.Config.Tasks)*w.fold.Config.Epochs, app.Clean(g.Task), g.Mean, len(g.Members)-failed)
+		w.fold.Totals.Completed, len(w.fold.Config.Tasks)*w.fold.Config.Epochs, app.Clean(g.Task),
+		g.Mean, len(g.Members)-failed)
 	if failed > 0 {
 		text += fmt.Sprintf(", %d failed", failed)
 	}
@@ -155,7 +160,8 @@ func (w *evalWatch) draw(ctx context.Context) {
 		w.mu.Lock()
 		b := w.fold.Balance(w.fold.FirstFeed())
 		cfg := w.fold.Config
-		w.show.Show("%d of %d attempts done, %d under way", b.Started-b.InFlight, cfg.Epochs*cfg.GroupSize*len(cfg.Tasks), b.InFlight)
+		w.show.Show("%d of %d attempts done, %d under way", b.Started-b.InFlight,
+			cfg.Epochs*cfg.GroupSize*len(cfg.Tasks), b.InFlight)
 		w.mu.Unlock()
 	}
 }

@@ -52,13 +52,15 @@ func printEvent(w io.Writer, g *app.Global, e events.Event) error {
 		if len(data) > most {
 			data = data[:most] + "…"
 		}
-		_, err := fmt.Fprintf(w, "%8d %s %-24s %-14s %s\n", e.Seq, e.Time.Format("15:04:05.000"), e.Type, e.Entity, data)
+		_, err := fmt.Fprintf(w, "%8d %s %-24s %-14s %s\n", e.Seq,
+			e.Time.Format("15:04:05.000"), e.Type, e.Entity, data)
 		return err
 	}
 	if err != nil {
 		return err
 	}
-	line := eventLine{Seq: e.Seq, ID: e.ID, Type: e.Type, Entity: e.Entity, Route: e.Route, Source: e.Source, Time: e.Time, Prev: e.Prev, Trace: e.TraceParent, Data: payload}
+	line := eventLine{Seq: e.Seq, ID: e.ID, Type: e.Type, Entity: e.Entity, Route: e.Route, Source: e.Source,
+		Time: e.Time, Prev: e.Prev, Trace: e.TraceParent, Data: payload}
 	if !e.DecidedAt.IsZero() {
 		line.AsOf, line.DecidedAt = &e.AsOf, &e.DecidedAt
 	}
@@ -104,7 +106,9 @@ func newEventsTail(g *app.Global) *cobra.Command {
 				}
 			}
 			if !found {
-				return fmt.Errorf("run %s has no event of entity %q from sequence %d on: without --entity all are printed", args[0], entity, from)
+				return fmt.Errorf(
+					"run %s has no event of entity %q from sequence %d on: without --entity all are printed", args[0],
+					entity, from)
 			}
 			return nil
 		},
@@ -139,7 +143,9 @@ func newEventsPublish(g *app.Global) *cobra.Command {
 				return err
 			}
 			defer p.Close()
-			answer, err := plane.Submit(cmd.Context(), p, eventlog.Submission{Run: run, Type: events.Type(args[0]), Entity: args[1], Data: json.RawMessage(data), ID: id})
+			answer, err := plane.Submit(cmd.Context(), p,
+				eventlog.Submission{Run: run, Type: events.Type(args[0]), Entity: args[1],
+					Data: json.RawMessage(data), ID: id})
 			if err != nil {
 				return err
 			}
@@ -173,7 +179,8 @@ func newEventsSchema(g *app.Global) *cobra.Command {
 				from := ""
 				switch {
 				case t.ExternalOnly():
-					from = "  (may be submitted to the intake, of groups and rollouts whose names begin with " + events.ExternalPrefix + ")"
+					from = "  (may be submitted to the intake, of groups and rollouts whose names begin with " +
+						events.ExternalPrefix + ")"
 				case t.FromOutside():
 					from = "  (may be submitted to the intake)"
 				}
@@ -189,7 +196,9 @@ func newEventsTopology(g *app.Global) *cobra.Command {
 		Use: "topology", Short: "Print streams, consumers and services, and the diagram of them", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if g.JSON {
-				return app.PrintJSON(cmd.OutOrStdout(), map[string]any{"streams": topology.Streams, "services": topology.Services, "consumers": topology.Consumers})
+				return app.PrintJSON(cmd.OutOrStdout(),
+					map[string]any{"streams": topology.Streams, "services": topology.Services,
+						"consumers": topology.Consumers})
 			}
 			_, err := io.WriteString(cmd.OutOrStdout(), topology.Diagram())
 			return err

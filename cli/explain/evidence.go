@@ -18,13 +18,15 @@ import (
 
 // Evidence is what a reward follows from, as the log and the store have it.
 type Evidence struct {
-	// Tests are those that decide the reward, of each stage or of the whole, where the task's grading names them.
+	// Tests are those that decide the reward, of each stage or of the whole, where the
+	// task's grading names them.
 	Tests []events.StageTests `json:"tests,omitempty"`
 	// VerifierOutput is what the verifier printed, and AgentOutput the run's own agent, at most the
 	// last 64 KiB of each.
 	VerifierOutput string `json:"verifier_output,omitempty"`
 	AgentOutput    string `json:"agent_output,omitempty"`
-	// Changes are the files of the workspace that the rollout has left otherwise than it found them.
+	// Changes are the files of the workspace that the rollout has left
+	// otherwise than it found them.
 	Changes     []changedFile `json:"changes,omitempty"`
 	MoreChanges int           `json:"more_changes,omitempty"` // files beyond those
 	// Calls are the last ones.
@@ -75,7 +77,8 @@ var comparedChanges = difference.Bounds{Files: 20, Bytes: 256 << 10, Lines: 200}
 // evidence gathers that of one rollout. What cannot be read is said to be.
 func (s *source) evidence(ctx context.Context, p *plane.Plane, r *events.Rollout) *Evidence {
 	printed := episode.PrintedBy(ctx, p.Store, r)
-	e := &Evidence{Tests: r.GradedTests(), VerifierOutput: printed.Verifier, AgentOutput: printed.Agent, Unread: printed.Unread,
+	e := &Evidence{Tests: r.GradedTests(), VerifierOutput: printed.Verifier,
+		AgentOutput: printed.Agent, Unread: printed.Unread,
 		Calls: lastCalls(r), Siblings: s.siblings(r.ID)}
 	if v := r.Scored; v != nil && v.Log != nil {
 		took := time.Duration(v.DurationMS * float64(time.Millisecond)).Round(100 * time.Millisecond)
@@ -136,8 +139,8 @@ func lastCalls(r *events.Rollout) (calls []lastCall) {
 	return calls
 }
 
-// listen notes what the group's rollouts said, turn by turn. Turns that an agent has left behind are
-// no part of its rollout.
+// listen notes what the group's rollouts said, turn by turn. Turns that an agent has left behind
+// are no part of its rollout.
 func (s *source) listen(e events.Event) error {
 	if e.Type.Kind() != episode.RolloutKind || events.GroupOf(e.Entity) != s.group {
 		return nil
@@ -221,8 +224,10 @@ func (e *Evidence) print(w io.Writer) error {
 func printTests(screen *app.Screen, tests events.StageTests) {
 	screen.Print(app.Row{{Text: tests.Sentence()}})
 	for _, test := range tests.Unmet {
-		screen.Print(app.Row{{Text: "  " + app.Line(test.Name, 200), Style: app.Bold}, {Text: "  " + test.Ending(), Style: app.Red}})
-		screen.Print(app.Indent(app.TextRows(test.Message, app.Plain), app.Span{Text: "  | ", Style: app.Faint}, screen.Width)...)
+		screen.Print(app.Row{{Text: "  " + app.Line(test.Name, 200), Style: app.Bold},
+			{Text: "  " + test.Ending(), Style: app.Red}})
+		screen.Print(app.Indent(app.TextRows(test.Message, app.Plain),
+			app.Span{Text: "  | ", Style: app.Faint}, screen.Width)...)
 	}
 	if more := tests.More(); more > 0 {
 		screen.Print(app.Row{{Text: fmt.Sprintf("  … %s more", app.Plural(more, "test"))}})
@@ -247,7 +252,8 @@ func (e *Evidence) printChanges(screen *app.Screen) {
 	}
 	screen.Print(app.Row{{Text: "It changed the workspace:"}})
 	for _, f := range e.Changes {
-		screen.Print(app.Row{{Text: strings.TrimRight(fmt.Sprintf("  %s %s  %s", f.What, app.Line(f.Name, 200), app.Line(f.Note, 200)), " "), Style: app.Bold}})
+		screen.Print(app.Row{{Text: strings.TrimRight(fmt.Sprintf("  %s %s  %s", f.What, app.Line(f.Name, 200),
+			app.Line(f.Note, 200)), " "), Style: app.Bold}})
 		var rows []app.Row
 		for _, line := range f.Lines {
 			rows = append(rows, app.Row{{Text: app.Untab(app.Clean(line)), Style: styles[line[0]]}})
@@ -268,8 +274,10 @@ func (e *Evidence) printCalls(screen *app.Screen) {
 	}
 	screen.Print(app.Row{{Text: "Its last calls:"}})
 	for _, c := range e.Calls {
-		screen.Print(app.Row{{Text: fmt.Sprintf("  turn %d: %s %s  %s", c.Turn, app.Line(c.Name, 40), app.Line(c.Arguments, 200), c.ending())}})
-		screen.Print(app.Indent(app.TextRows(c.Output, app.Faint), app.Span{Text: "  | ", Style: app.Faint}, screen.Width)...)
+		screen.Print(app.Row{{Text: fmt.Sprintf("  turn %d: %s %s  %s", c.Turn, app.Line(c.Name, 40),
+			app.Line(c.Arguments, 200), c.ending())}})
+		screen.Print(app.Indent(app.TextRows(c.Output, app.Faint),
+			app.Span{Text: "  | ", Style: app.Faint}, screen.Width)...)
 	}
 }
 

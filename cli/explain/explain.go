@@ -1,4 +1,5 @@
-// Package explain has the commands that tell what became of rollouts and groups, and follow a batch down to its tool calls.
+// Package explain has the commands that tell what became of rollouts and groups, and follow a
+// batch down to its tool calls.
 package explain
 
 import (
@@ -17,7 +18,8 @@ import (
 
 // New makes the command `rondo explain`.
 func New(g *app.Global) *cobra.Command {
-	cmd := &cobra.Command{Use: "explain", Short: "Tell what became of a rollout or a group, and where a batch comes from"}
+	cmd := &cobra.Command{Use: "explain",
+		Short: "Tell what became of a rollout or a group, and where a batch comes from"}
 	cmd.AddCommand(newExplainRollout(g), newExplainGroup(g), newExplainBatch(g))
 	return cmd
 }
@@ -94,7 +96,8 @@ type groupStory struct {
 	Members    []memberStory `json:"members"`
 }
 
-// weightsStory names the manifest of a policy version; a run begins with version 0, which was never published.
+// weightsStory names the manifest of a policy version; a run begins with version 0,
+// which was never published.
 type weightsStory struct {
 	Version  int64        `json:"version"`
 	Manifest *storage.Ref `json:"manifest,omitempty"`

@@ -17,12 +17,14 @@ type memberStory struct {
 	Trained bool   `json:"trained"`
 	Outcome string `json:"outcome"`
 	Reason  string `json:"reason,omitempty"` // why it is not trained on
-	// Compared: its group compares it. One that failed or was invalidated before has no reward there, and no advantage.
+	// Compared: its group compares it. One that failed or was invalidated before has no reward
+	// there, and no advantage.
 	Compared  bool    `json:"compared"`
 	Reward    float64 `json:"reward"`
 	Shaped    float64 `json:"shaped"`
 	Advantage float64 `json:"advantage"`
-	// BatchAdvantage is what the batch made of it, where that is something else: normalised over the batch, or 1 in an export.
+	// BatchAdvantage is what the batch made of it, where that is something else: normalised over
+	// the batch, or 1 in an export.
 	BatchAdvantage *float64 `json:"batch_advantage,omitempty"`
 	// Invalidated may have happened after the batch was trained on.
 	Invalidated   bool                  `json:"invalidated,omitempty"`
@@ -81,11 +83,14 @@ type callStory struct {
 	DurationMS float64 `json:"duration_ms"`
 }
 
-// Group follows one group of the batch down to its members' turns, and notes the policy versions that it meets.
+// Group follows one group of the batch down to its members' turns, and notes the
+// policy versions that it meets.
 func (s *scene) Group(cfg runfile.RunConfig, id string, versions map[int64]bool) (groupStory, error) {
 	completed, _ := s.run.FindGroup(id)
 	if !completed.Completed || completed.Seq > s.Seq {
-		return groupStory{}, fmt.Errorf("batch %d names group %s, which was not complete by then: `rondo audit` shows details", s.Step, id)
+		return groupStory{},
+			fmt.Errorf("batch %d names group %s, which was not complete by then: `rondo audit` shows details",
+				s.Step, id)
 	}
 	g := groupStory{Group: id, Task: completed.Task, Estimator: completed.Estimator, RewardMean: completed.Mean}
 	if task, ok := s.task(cfg, completed.Task); ok {
@@ -114,7 +119,8 @@ func present(ref storage.Ref) *storage.Ref {
 func (s *scene) member(known books.Rollout, versions map[int64]bool) (memberStory, error) {
 	m := known.Member
 	story := memberStory{
-		Rollout: known.ID, Compared: known.Compared(), Reward: m.Reward, Shaped: m.Shaped, Advantage: m.Advantage, Turns: []turnStory{},
+		Rollout: known.ID, Compared: known.Compared(), Reward: m.Reward, Shaped: m.Shaped,
+		Advantage: m.Advantage, Turns: []turnStory{},
 	}
 	story.tellOutcome(s, known)
 	r, err := events.FoldRollout(s.chains[known.ID])
@@ -129,7 +135,8 @@ func (s *scene) member(known books.Rollout, versions map[int64]bool) (memberStor
 		story.Trajectory, story.Workspace = &f.Trajectory, f.Workspace
 	}
 	if v := r.Scored; v != nil {
-		story.Verdict = &verdictStory{v.Reward, v.Components, v.ExitCode, v.TaskDigest, v.Log, v.DurationMS, v.Flags, v.Forfeit, v.Isolation, v.Filesystem, v.User, v.Build, v.Verifier}
+		story.Verdict = &verdictStory{v.Reward, v.Components, v.ExitCode, v.TaskDigest, v.Log, v.DurationMS, v.Flags,
+			v.Forfeit, v.Isolation, v.Filesystem, v.User, v.Build, v.Verifier}
 	}
 	for _, t := range r.Turns {
 		versions[t.PolicyVersion] = true
@@ -159,7 +166,8 @@ func (story *memberStory) tellOutcome(s *scene, known books.Rollout) {
 	}
 }
 
-// normalise tells what the batch made of the members' advantages, in the order of its rows, which is that of its groups.
+// normalise tells what the batch made of the members' advantages, in the order of its rows,
+// which is that of its groups.
 func (x *batchStory) normalise(cfg runfile.RunConfig) {
 	var trained []*memberStory
 	var advantages []float64
@@ -167,7 +175,8 @@ func (x *batchStory) normalise(cfg runfile.RunConfig) {
 	for g := range x.Groups {
 		for i := range x.Groups[g].Members {
 			if m := &x.Groups[g].Members[i]; m.Trained {
-				trained, advantages, sampled = append(trained, m), append(advantages, m.Advantage), append(sampled, m.trainable)
+				trained, advantages, sampled = append(trained, m), append(advantages, m.Advantage),
+					append(sampled, m.trainable)
 			}
 		}
 	}
@@ -189,7 +198,8 @@ func (x *batchStory) normalise(cfg runfile.RunConfig) {
 func tellTurn(r events.Rollout, t events.TurnSampled) turnStory {
 	story := turnStory{
 		Turn: t.Turn, PolicyVersion: t.PolicyVersion, VersionSpans: t.VersionSpans,
-		Sampled: len(t.TokenIDs), FinishReason: t.FinishReason, FinishWord: t.FinishWord, Lacks: t.Lacks, Summary: t.Summary != nil,
+		Sampled: len(t.TokenIDs), FinishReason: t.FinishReason, FinishWord: t.FinishWord, Lacks: t.Lacks,
+		Summary:   t.Summary != nil,
 		NewSample: t.NewSegment, SegmentCause: t.SegmentCause,
 	}
 	tools := r.Tools.Answer(t.Turn)

@@ -24,7 +24,8 @@ type scene struct {
 
 // readScene folds the run's log, or its archive, and keeps what concerns the batch.
 func readScene(ctx context.Context, p *plane.Plane, run, feed string, step int64) (*scene, error) {
-	s := &scene{queries: map[string]events.QuerySubmitted{}, chains: map[string][]events.Event{}, weights: map[int64]storage.Ref{}}
+	s := &scene{queries: map[string]events.QuerySubmitted{}, chains: map[string][]events.Event{},
+		weights: map[int64]storage.Ref{}}
 	var err error
 	if s.run, err = books.Read(ctx, p.Log.Reader, run, s.keep); err != nil {
 		return nil, err
@@ -49,8 +50,8 @@ func (s *scene) missing(ctx context.Context, p *plane.Plane, run, feed string, s
 	return err
 }
 
-// readChains reads what happened to the rollouts of the batch's groups until it was made. It reads the log again
-// rather than to hold all rollouts of a run.
+// readChains reads what happened to the rollouts of the batch's groups until it was made. It reads
+// the log again rather than to hold all rollouts of a run.
 func (s *scene) readChains(ctx context.Context, p *plane.Plane, run string) error {
 	for e, err := range p.Log.All(ctx, run, 1) {
 		if err != nil || e.Seq >= s.Seq {

@@ -12,7 +12,8 @@ import (
 
 func newExplainRollout(g *app.Global) *cobra.Command {
 	return &cobra.Command{
-		Use: "rollout RUN ROLLOUT", Short: "Tell in plain words what became of a rollout, and why", Args: cobra.ExactArgs(2),
+		Use: "rollout RUN ROLLOUT", Short: "Tell in plain words what became of a rollout, and why",
+		Args: cobra.ExactArgs(2),
 		Long: `Explain rollout says when a rollout was started, how the model and its tools worked, why it ended, its reward and advantage, and for each feed whether it is
 trained on, and if not, the reason. Behind that stands the evidence: what the verifier printed, what the rollout changed in its workspace, its last
 calls, and the other rollouts of its group with the first turn in which each said or called something else.`,

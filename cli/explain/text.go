@@ -13,7 +13,8 @@ import (
 func printBatch(w io.Writer, x batchStory) {
 	b := x.Batch
 	fmt.Fprintf(w, "batch %d of feed %s in run %s, %s, at sequence %d\n", b.Step, x.Feed, x.Run, x.State, x.Sequence)
-	fmt.Fprintf(w, "%d samples, %d tokens (%d sampled), mean reward %.3g, oldest policy version %d (%d behind)\n", b.Samples, b.Tokens, b.Sampled, b.RewardMean, b.MinVersion, b.Staleness)
+	fmt.Fprintf(w, "%d samples, %d tokens (%d sampled), mean reward %.3g, oldest policy version %d (%d behind)\n",
+		b.Samples, b.Tokens, b.Sampled, b.RewardMean, b.MinVersion, b.Staleness)
 	fmt.Fprintln(w, x.summary())
 	fmt.Fprintf(w, "advantage: %s %s\n", x.Advantage.Estimator, app.Parameters(x.Advantage.Params))
 	for _, f := range b.Files {
@@ -31,7 +32,8 @@ func printBatch(w io.Writer, x batchStory) {
 	}
 }
 
-// summary says in a sentence how many rollouts of the batch's groups are trained on, and why others are not.
+// summary says in a sentence how many rollouts of the batch's groups are trained
+// on, and why others are not.
 func (x batchStory) summary() string {
 	trained, all, left := 0, 0, map[string]int{}
 	for _, g := range x.Groups {
@@ -44,7 +46,8 @@ func (x batchStory) summary() string {
 			left[m.Outcome+": "+m.Reason]++
 		}
 	}
-	text := fmt.Sprintf("It trains on %d of the %s in %s", trained, app.Plural(all, "rollout"), app.Plural(len(x.Groups), "group"))
+	text := fmt.Sprintf("It trains on %d of the %s in %s", trained, app.Plural(all, "rollout"),
+		app.Plural(len(x.Groups), "group"))
 	for i, why := range app.SortedKeys(left) {
 		if i == 0 {
 			text += "; it leaves out "
@@ -57,7 +60,8 @@ func (x batchStory) summary() string {
 }
 
 func printGroup(w io.Writer, g groupStory) {
-	fmt.Fprintf(w, "\n%s  task %s %s  snapshot %s  tests %s  mean reward %.3g\n", g.Group, app.Line(g.Task, 80), short(g.TaskDigest), digest(g.Snapshot), digest(g.Tests), g.RewardMean)
+	fmt.Fprintf(w, "\n%s  task %s %s  snapshot %s  tests %s  mean reward %.3g\n", g.Group, app.Line(g.Task, 80),
+		short(g.TaskDigest), digest(g.Snapshot), digest(g.Tests), g.RewardMean)
 	for _, m := range g.Members {
 		fmt.Fprintf(w, "  %s  %s", m.Rollout, m.Outcome)
 		if m.Reason != "" {
@@ -74,7 +78,8 @@ func printGroup(w io.Writer, g groupStory) {
 		if m.BatchAdvantage != nil {
 			fmt.Fprintf(w, ", in the batch %.4g", *m.BatchAdvantage)
 		}
-		fmt.Fprintf(w, "  dispatched at version %d  %d tokens (%d sampled)  %s\n", m.PolicyVersion, m.Tokens, m.Sampled, app.Line(m.StopReason, 64))
+		fmt.Fprintf(w, "  dispatched at version %d  %d tokens (%d sampled)  %s\n", m.PolicyVersion, m.Tokens, m.Sampled,
+			app.Line(m.StopReason, 64))
 		if m.Invalidated {
 			fmt.Fprintln(w, "    it is invalidated")
 		}
@@ -83,7 +88,8 @@ func printGroup(w io.Writer, g groupStory) {
 		}
 		printTurns(w, m)
 		if v := m.Verdict; v != nil {
-			fmt.Fprintf(w, "    verifier: reward %.4g, exit code %d, task %s, log %s\n", v.Reward, v.ExitCode, short(v.TaskDigest), digest(v.Log))
+			fmt.Fprintf(w, "    verifier: reward %.4g, exit code %d, task %s, log %s\n", v.Reward, v.ExitCode,
+				short(v.TaskDigest), digest(v.Log))
 			if v.Forfeit != nil {
 				fmt.Fprintf(w, "    forfeited: %s: %s\n", v.Forfeit.Class, app.Line(v.Forfeit.Message, 200))
 			}
@@ -101,7 +107,8 @@ func printTurns(w io.Writer, m memberStory) {
 	for _, t := range m.Turns {
 		version := fmt.Sprintf("version %d", t.PolicyVersion)
 		if n := len(t.VersionSpans); n > 0 {
-			version = fmt.Sprintf("versions %d to %d in %d spans", t.VersionSpans[0].Version, t.VersionSpans[n-1].Version, n)
+			version = fmt.Sprintf("versions %d to %d in %d spans", t.VersionSpans[0].Version,
+				t.VersionSpans[n-1].Version, n)
 		}
 		fmt.Fprintf(w, "    turn %d  %s  %d sampled  %s", t.Turn, version, t.Sampled, app.Line(t.FinishReason, 20))
 		if t.FinishWord != "" {

@@ -42,7 +42,8 @@ func (t *tale) print(w io.Writer) {
 type source struct {
 	books *books.Run
 	group string
-	// said has a digest of each turn of the group's rollouts, by its number: its words and its calls.
+	// said has a digest of each turn of the group's rollouts, by its number:
+	// its words and its calls.
 	said map[string]map[int][sha256.Size]byte
 }
 
@@ -54,25 +55,32 @@ func readSource(ctx context.Context, p *plane.Plane, run, group string) (*source
 		return nil, err
 	}
 	if _, known := s.books.FindGroup(group); !known {
-		return nil, fmt.Errorf("run %s has no group %s: it has %d, from %s on", run, app.Line(group, 80), s.books.Groups, events.GroupID(1))
+		return nil, fmt.Errorf("run %s has no group %s: it has %d, from %s on", run, app.Line(group, 80),
+			s.books.Groups, events.GroupID(1))
 	}
 	return s, nil
 }
 
 // stopped is why an episode ended.
 var stopped = map[string]string{
-	events.StopFinished: "because the model was done", events.StopMaxTurns: "because it had all its turns", events.StopMaxTokens: "because it had sampled all its tokens",
-	events.StopLength: "because an answer reached the model's own limit of output", events.StopContext: "because the next prompt did not fit into the server's context",
-	events.StopTimeout: "because its time was over", events.StopFiltered: "because the server cut its last turn for what it says",
-	events.StopExit: "because its agent ended with an error", events.StopOutput: "because its agent wrote too much output",
-	events.StopUnread:  "because its last turn has a call that the server did not read, so that it is not trained on",
-	events.StopUnknown: "because nobody knows why its last turn ended, so that it is not trained on",
+	events.StopFinished: "because the model was done", events.StopMaxTurns: "because it had all its turns",
+	events.StopMaxTokens: "because it had sampled all its tokens",
+	events.StopLength:    "because an answer reached the model's own limit of output",
+	events.StopContext:   "because the next prompt did not fit into the server's context",
+	events.StopTimeout:   "because its time was over",
+	events.StopFiltered:  "because the server cut its last turn for what it says",
+	events.StopExit:      "because its agent ended with an error",
+	events.StopOutput:    "because its agent wrote too much output",
+	events.StopUnread:    "because its last turn has a call that the server did not read, so that it is not trained on",
+	events.StopUnknown:   "because nobody knows why its last turn ended, so that it is not trained on",
 }
 
 // holder is who has a rollout that is in flight.
 var holder = map[string]string{
-	events.StageGenerator: "the model has it", events.StageTools: "its tools run", events.StageScorer: "it waits for its score", events.StageGroup: "it waits for the others of its group",
-	events.StageFeed: "it waits for a batch", books.StageTrainer: "it is in a batch that the trainer has not taken", events.StageEnvironment: "its environment has it",
+	events.StageGenerator: "the model has it", events.StageTools: "its tools run",
+	events.StageScorer: "it waits for its score", events.StageGroup: "it waits for the others of its group",
+	events.StageFeed: "it waits for a batch", books.StageTrainer: "it is in a batch that the trainer has not taken",
+	events.StageEnvironment: "its environment has it",
 }
 
 // ofRollout tells of one rollout.
@@ -80,19 +88,22 @@ func (s *source) ofRollout(run, id string, r *events.Rollout) tale {
 	t := tale{Run: run, Group: s.group, Rollout: id, Feeds: map[string]map[string]books.Entry{}}
 	known, _ := s.books.Find(id)
 	group, _ := s.books.FindGroup(s.group)
-	t.say("%s is rollout %d of %d in group %s. It works on task %s.", id, slices.Index(group.Members, id)+1, max(group.Size, len(group.Members)), s.group, known.Task)
+	t.say("%s is rollout %d of %d in group %s. It works on task %s.", id, slices.Index(group.Members, id)+1,
+		max(group.Size, len(group.Members)), s.group, known.Task)
 	took := ""
 	if !known.Ended.IsZero() {
 		took = fmt.Sprintf(" It had its outcome %s later.", known.Ended.Sub(known.Began).Round(100*time.Millisecond))
 	}
-	t.say("It was started at %s with policy version %d.%s", known.Began.Local().Format(time.DateTime), known.PolicyVersion, took)
+	t.say("It was started at %s with policy version %d.%s", known.Began.Local().Format(time.DateTime),
+		known.PolicyVersion, took)
 	t.work(r, known)
 	if known.Detail == nil {
 		known.Detail = &books.Detail{} // it was never started
 	}
 	for _, retry := range known.Detail.Retried {
 		if retry.Behind > 0 {
-			t.say("Its agent was lost (%s) and started anew behind %s: %s", retry.Class, app.Plural(retry.Behind, "recorded turn"), retry.Message)
+			t.say("Its agent was lost (%s) and started anew behind %s: %s", retry.Class,
+				app.Plural(retry.Behind, "recorded turn"), retry.Message)
 			continue
 		}
 		t.say("A try failed at stage %s and was made again (%s): %s", retry.Stage, retry.Class, retry.Message)
@@ -103,7 +114,8 @@ func (s *source) ofRollout(run, id string, r *events.Rollout) tale {
 	}
 	switch {
 	case known.Compared():
-		t.say("Its group has the mean reward %.4g, and the estimator %s gives it the advantage %.4g.", group.Mean, group.Estimator, known.Advantage())
+		t.say("Its group has the mean reward %.4g, and the estimator %s gives it the advantage %.4g.", group.Mean,
+			group.Estimator, known.Advantage())
 	case group.Completed:
 		t.say("Its group is complete without it.")
 	default:
@@ -146,19 +158,22 @@ func (t *tale) work(r *events.Rollout, known books.Rollout) {
 		t.say("It is a fork: the first %s are of its origin.", app.Plural(r.Copied, "turn"))
 	}
 	if calls > 0 {
-		t.say("It called tools %s: %d of the calls failed, and %s ended with another exit code than 0.", app.Plural(calls, "time"), failed, app.Plural(exited, "command"))
+		t.say("It called tools %s: %d of the calls failed, and %s ended with another exit code than 0.",
+			app.Plural(calls, "time"), failed, app.Plural(exited, "command"))
 	}
 	if ended := r.AgentEnded(); ended != nil {
 		code := ""
 		if exit := r.Answers[len(r.Answers)-1].ExitCode; exit != nil {
 			code = fmt.Sprintf(" with code %d", *exit)
 		}
-		t.say("Its agent ended%s. It made %s of its model, of which %d were refused.", code, app.Plural(ended.Requests, "request"), ended.Refused)
+		t.say("Its agent ended%s. It made %s of its model, of which %d were refused.", code,
+			app.Plural(ended.Requests, "request"), ended.Refused)
 		if ended.OutOfMemory {
 			t.say("A process of it was killed for want of memory: `environment.memory_mb` of the task is the limit of its sandbox.")
 		}
 		if ended.Recalled+len(ended.Left) > 0 {
-			t.say("It asked for %s again, which the log had. It left %s behind, which are no part of the episode.", app.Plural(ended.Recalled, "turn"),
+			t.say("It asked for %s again, which the log had. It left %s behind, which are no part of the episode.",
+				app.Plural(ended.Recalled, "turn"),
 				app.Plural(len(ended.Left), "turn"))
 		}
 	}
@@ -180,11 +195,13 @@ func (t *tale) end(r *events.Rollout, known books.Rollout) {
 	case r.Failed != nil:
 		t.say("It failed at stage %s (%s), so it has no reward: %s", r.Failed.Stage, r.Failed.Class, r.Failed.Message)
 	case r.Scored != nil && r.Scored.Forfeit != nil:
-		t.say("Its reward is %.4g because the agent broke its tests or its sandbox (%s): %s", r.Scored.Reward, r.Scored.Forfeit.Class, r.Scored.Forfeit.Message)
+		t.say("Its reward is %.4g because the agent broke its tests or its sandbox (%s): %s", r.Scored.Reward,
+			r.Scored.Forfeit.Class, r.Scored.Forfeit.Message)
 	case r.Scored != nil:
 		parts := ""
 		for i, name := range slices.Sorted(maps.Keys(r.Scored.Components)) {
-			parts += fmt.Sprintf("%s%s %.4g", map[bool]string{true: ", made of ", false: ", "}[i == 0], name, r.Scored.Components[name])
+			parts += fmt.Sprintf("%s%s %.4g", map[bool]string{true: ", made of ", false: ", "}[i == 0], name,
+				r.Scored.Components[name])
 		}
 		t.say("Its reward is %.4g%s.", r.Scored.Reward, parts)
 		for _, flag := range r.Scored.Flags {
@@ -217,7 +234,8 @@ func (s *source) inFeed(feed, id string, e books.Entry) string {
 	case books.InFlight:
 		return fmt.Sprintf("%s has no decision yet: %s.", who, holding(e.Stage))
 	case books.Stale:
-		return fmt.Sprintf("%s dropped its group as stale: it was %s old%s.", who, app.Plural(int(dropped.Staleness), "version"), detail(dropped.Detail))
+		return fmt.Sprintf("%s dropped its group as stale: it was %s old%s.", who,
+			app.Plural(int(dropped.Staleness), "version"), detail(dropped.Detail))
 	}
 	if drop {
 		return fmt.Sprintf("%s dropped its group by the filter %s%s.", who, e.Reason, detail(dropped.Detail))
@@ -247,7 +265,8 @@ func (s *source) waiting(g books.Group) string {
 func (s *source) ofGroup(run string) tale {
 	t := tale{Run: run, Group: s.group, Feeds: map[string]map[string]books.Entry{}}
 	g, _ := s.books.FindGroup(s.group)
-	t.say("Group %s has %s of task %s. It was opened at %s, when the policy was at version %d.", s.group, app.Plural(max(g.Size, len(g.Members)), "rollout"), g.Task,
+	t.say("Group %s has %s of task %s. It was opened at %s, when the policy was at version %d.", s.group,
+		app.Plural(max(g.Size, len(g.Members)), "rollout"), g.Task,
 		g.Opened.Local().Format(time.DateTime), g.PolicyVersion)
 	scored, failed := 0, map[string]int{}
 	equal, first := true, 0.0

@@ -17,7 +17,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// archivedRun makes a closed run of which only the archive is left, with a workspace of its own and one that others may name.
+// archivedRun makes a closed run of which only the archive is left, with a workspace of its own and
+// one that others may name.
 func (r *stored) archivedRun(run string, shared storage.Ref) (own storage.Ref, trajectory string) {
 	r.T.Helper()
 	store := r.Log.Store()
@@ -26,7 +27,8 @@ func (r *stored) archivedRun(run string, shared storage.Ref) (own storage.Ref, t
 	for i, workspace := range []storage.Ref{own, shared} {
 		id := events.RolloutID(events.GroupID(1), i)
 		servicetest.StartRollout(r.T, r.Log, run, id, "fix-a")
-		servicetest.Append(r.T, r.Log, servicetest.Event(r.T, run, events.ToolsCompletedType, id, "0", events.ToolsCompleted{Workspace: &workspace}))
+		servicetest.Append(r.T, r.Log, servicetest.Event(r.T, run, events.ToolsCompletedType, id,
+			"0", events.ToolsCompleted{Workspace: &workspace}))
 		finished := servicetest.Finished(r.T, store, run, id, servicetest.Trajectory(run, id, "fix-a"))
 		servicetest.Append(r.T, r.Log, servicetest.Event(r.T, run, events.RolloutFinishedType, id, "0", finished))
 		trajectory = finished.Trajectory.Key
@@ -49,7 +51,8 @@ func names(report gc.Report) (runs []string) {
 	return runs
 }
 
-// TestGCForgetsRuns: retention takes the archived runs that are too old or too many, and of those what no other run refers to.
+// TestGCForgetsRuns: retention takes the archived runs that are too old or too many, and of those
+// what no other run refers to.
 func TestGCForgetsRuns(t *testing.T) {
 	r := &stored{clitest.NewRecorded(t)}
 	shared := servicetest.Blob(t, r.Log.Store(), []byte("a workspace of several runs"))
@@ -78,7 +81,8 @@ func TestGCForgetsRuns(t *testing.T) {
 		{"--max-bytes 1 --keep-runs 2", []string{"a"}},
 	} {
 		report := r.gc(strings.Fields(c.args)...)
-		if got := names(report); !slices.Equal(got, c.want) || len(got) > 0 && (report.Forgotten[0].Forgotten || report.Forgotten[0].Bytes == 0) {
+		if got := names(report); !slices.Equal(got, c.want) ||
+			len(got) > 0 && (report.Forgotten[0].Forgotten || report.Forgotten[0].Bytes == 0) {
 			t.Errorf("%s: %+v, want %v", c.args, report.Forgotten, c.want)
 		}
 		if !maps.Equal(r.objects(), before) {
@@ -96,7 +100,8 @@ func TestGCForgetsRuns(t *testing.T) {
 		}
 	}
 	after := r.objects()
-	for key, want := range map[string]bool{own.Key: false, trajectory: false, shared.Key: true, keptOwn.Key: true, keptTrajectory: true} {
+	for key, want := range map[string]bool{own.Key: false, trajectory: false, shared.Key: true,
+		keptOwn.Key: true, keptTrajectory: true} {
 		if _, there := after[key]; there != want {
 			t.Errorf("%s: there %t, want %t", key, there, want)
 		}
@@ -109,7 +114,8 @@ func TestGCForgetsRuns(t *testing.T) {
 	if now := r.audit("first") + r.audit("c"); now != audits {
 		t.Errorf("the audits say\n%s\nand before\n%s", now, audits)
 	}
-	if again := r.gc("--forget-older-than", "1ns", "--keep-runs", "1", "--delete"); len(again.Forgotten) != 0 || again.Kinds[0].Unreachable != 0 {
+	if again := r.gc("--forget-older-than", "1ns", "--keep-runs", "1", "--delete"); len(again.Forgotten) != 0 ||
+		again.Kinds[0].Unreachable != 0 {
 		t.Errorf("a second time: %+v", again)
 	}
 	if _, err := r.Log.Segments(t.Context(), "a"); !errors.Is(err, eventlog.ErrForgotten) {
@@ -123,14 +129,17 @@ func TestGCForgetsRuns(t *testing.T) {
 			t.Errorf("run %s was forgotten", run)
 		}
 	}
-	for args, want := range map[string]string{"--forget-older-than 0s": "positive", "--keep-runs 3": "beside --forget-older-than", "--keep-runs -1 --max-bytes 1g": "at least 0"} {
-		if output, err := clitest.Run(t, New, append([]string{"gc", "--dir", r.Dir}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
+	for args, want := range map[string]string{"--forget-older-than 0s": "positive",
+		"--keep-runs 3": "beside --forget-older-than", "--keep-runs -1 --max-bytes 1g": "at least 0"} {
+		if output, err := clitest.Run(t, New, append([]string{"gc", "--dir", r.Dir},
+			strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v\n%s", args, err, output)
 		}
 	}
 }
 
-// TestGCIsKilledAfterItForgot: a run that is recorded as forgotten while its objects are there loses them to the next gc, without another word.
+// TestGCIsKilledAfterItForgot: a run that is recorded as forgotten while its objects are there
+// loses them to the next gc, without another word.
 func TestGCIsKilledAfterItForgot(t *testing.T) {
 	r := &stored{clitest.NewRecorded(t)}
 	own, _ := r.archivedRun("a", servicetest.Blob(t, r.Log.Store(), []byte("shared")))
@@ -149,7 +158,8 @@ func TestGCIsKilledAfterItForgot(t *testing.T) {
 	}
 }
 
-// TestGCRetentionFile: a file of retention is what a plane would do. Runs stay that others continue or replay, and so do open ones.
+// TestGCRetentionFile: a file of retention is what a plane would do. Runs stay that others continue
+// or replay, and so do open ones.
 func TestGCRetentionFile(t *testing.T) {
 	r := &stored{clitest.NewRecorded(t)}
 	shared := servicetest.Blob(t, r.Log.Store(), []byte("shared"))
@@ -157,7 +167,9 @@ func TestGCRetentionFile(t *testing.T) {
 		r.archivedRun(run, shared)
 	}
 	cfg := servicetest.Config("fix-a")
-	for name, opened := range map[string]events.RunOpened{"next": {Config: cfg, Continues: &events.Continued{Run: "continued"}}, "again": {Config: cfg, Replays: &events.Replayed{Run: "replayed"}}} {
+	for name, opened := range map[string]events.RunOpened{"next": {Config: cfg,
+		Continues: &events.Continued{Run: "continued"}},
+		"again": {Config: cfg, Replays: &events.Replayed{Run: "replayed"}}} {
 		if err := r.Log.Streams.EnsureRun(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
@@ -183,12 +195,16 @@ func TestGCRetentionFile(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"retention: {every: 1s, streams: 1h}": "every 1s: must be at least 1m", "retention: {objects: 1m, streams: 1h}": "objects 1m0s", "retention: {}": "name at least one",
-		"retention: {keep_runs: 3, streams: 1h}": "beside archives or max_bytes", "retention: {weights: 1m}": "weights 1m0s", "retention: {stream: 1h}": "stream", "other: 1": "other", "": "no retention",
+		"retention: {every: 1s, streams: 1h}":   "every 1s: must be at least 1m",
+		"retention: {objects: 1m, streams: 1h}": "objects 1m0s", "retention: {}": "name at least one",
+		"retention: {keep_runs: 3, streams: 1h}": "beside archives or max_bytes",
+		"retention: {weights: 1m}":               "weights 1m0s", "retention: {stream: 1h}": "stream",
+		"other: 1": "other", "": "no retention",
 		"retention: {streams: -1h}": "must be positive", "retention: {weights: 48h, keep_weights: 1}": "keep_weights 1",
 	} {
 		write(text)
-		if output, err := clitest.Run(t, New, "gc", "--dir", r.Dir, "--retention", file); err == nil || !strings.Contains(err.Error(), want) {
+		if output, err := clitest.Run(t, New, "gc", "--dir", r.Dir, "--retention", file); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v\n%s", text, err, output)
 		}
 	}

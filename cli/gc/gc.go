@@ -55,7 +55,8 @@ for the --keep-weights newest ones of each policy and those that somebody may st
   rondo gc --retention retention.yaml`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if olderThan < gc.LeastAge {
-				return fmt.Errorf("--older-than %s: must be at least %s, as uploads may be on their way to the log", olderThan, gc.LeastAge)
+				return fmt.Errorf("--older-than %s: must be at least %s, as uploads may be on their way to the log",
+					olderThan, gc.LeastAge)
 			}
 			if cmd.Flags().Changed("runs-older-than") && runsOlderThan <= 0 {
 				return fmt.Errorf("--runs-older-than %s: must be positive", runsOlderThan)
@@ -65,10 +66,13 @@ for the --keep-weights newest ones of each policy and those that somebody may st
 			case cmd.Flags().Changed("forget-older-than") && forgetOlderThan <= 0:
 				return fmt.Errorf("--forget-older-than %s: must be positive", forgetOlderThan)
 			case keepRuns < 0 || keepRuns > 0 && !forgets:
-				return fmt.Errorf("--keep-runs %d: name at least 0 runs, beside --forget-older-than or --max-bytes", keepRuns)
+				return fmt.Errorf("--keep-runs %d: name at least 0 runs, beside --forget-older-than or --max-bytes",
+					keepRuns)
 			}
-			if cmd.Flags().Changed("weights-older-than") && (weightsOlderThan < gc.LeastAge || keepWeights < gc.LeastVersions) {
-				return fmt.Errorf("--weights-older-than %s, --keep-weights %d: must be at least %s and %d", weightsOlderThan, keepWeights, gc.LeastAge, gc.LeastVersions)
+			if cmd.Flags().Changed("weights-older-than") &&
+				(weightsOlderThan < gc.LeastAge || keepWeights < gc.LeastVersions) {
+				return fmt.Errorf("--weights-older-than %s, --keep-weights %d: must be at least %s and %d",
+					weightsOlderThan, keepWeights, gc.LeastAge, gc.LeastVersions)
 			}
 			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
@@ -76,7 +80,8 @@ for the --keep-weights newest ones of each policy and those that somebody may st
 			}
 			defer p.Close()
 			policy := gc.Policy{
-				Objects: runfile.Duration(olderThan), Streams: runfile.Duration(runsOlderThan), Archives: runfile.Duration(forgetOlderThan), MaxBytes: runfile.Size(maxBytes), KeepRuns: keepRuns,
+				Objects: runfile.Duration(olderThan), Streams: runfile.Duration(runsOlderThan),
+				Archives: runfile.Duration(forgetOlderThan), MaxBytes: runfile.Size(maxBytes), KeepRuns: keepRuns,
 				Weights: runfile.Duration(weightsOlderThan), KeepWeights: keepWeights,
 			}
 			if retention != "" {
@@ -93,14 +98,16 @@ for the --keep-weights newest ones of each policy and those that somebody may st
 					objects = append(objects, s)
 				case list:
 					show.Clear()
-					fmt.Fprintf(cmd.OutOrStdout(), "%s  %d bytes  %s\n", s.Key, s.Size, s.Modified.UTC().Format(time.DateTime))
+					fmt.Fprintf(cmd.OutOrStdout(), "%s  %d bytes  %s\n", s.Key, s.Size,
+						s.Modified.UTC().Format(time.DateTime))
 				}
 			}
 			r, err := gc.Retain(cmd.Context(), p.Log, policy, c, remove)
 			r.Objects = objects
 			show.Clear()
 			if c.NotSearched != nil {
-				fmt.Fprintln(cmd.ErrOrStderr(), "uploads that their writers never finished were not all found:", c.NotSearched)
+				fmt.Fprintln(cmd.ErrOrStderr(), "uploads that their writers never finished were not all found:",
+					c.NotSearched)
 			}
 			if err != nil {
 				return err
@@ -110,17 +117,22 @@ for the --keep-weights newest ones of each policy and those that somebody may st
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&olderThan, "older-than", 24*time.Hour, "keep objects that are younger than this")
-	flags.DurationVar(&runsOlderThan, "runs-older-than", 0, "also delete the streams of archived runs that were closed this long ago")
-	flags.DurationVar(&forgetOlderThan, "forget-older-than", 0, "also forget archived runs that were closed this long ago")
+	flags.DurationVar(&runsOlderThan, "runs-older-than", 0,
+		"also delete the streams of archived runs that were closed this long ago")
+	flags.DurationVar(&forgetOlderThan, "forget-older-than", 0,
+		"also forget archived runs that were closed this long ago")
 	flags.Var(&maxBytes, "max-bytes", "also forget the oldest archived runs until the files of the others take no more")
 	flags.IntVar(&keepRuns, "keep-runs", 0, "never forget this many of the runs that were closed last")
-	flags.DurationVar(&weightsOlderThan, "weights-older-than", 0, "also collect versions of weights that were replaced this long ago")
+	flags.DurationVar(&weightsOlderThan, "weights-older-than", 0,
+		"also collect versions of weights that were replaced this long ago")
 	flags.IntVar(&keepWeights, "keep-weights", 20, "never collect this many of each policy's newest versions")
-	flags.StringVar(&retention, "retention", "", "a retention file, as `FILE` of rondo up --retention, in place of the flags above")
+	flags.StringVar(&retention, "retention", "",
+		"a retention file, as `FILE` of rondo up --retention, in place of the flags above")
 	flags.BoolVar(&remove, "delete", false, "delete the objects instead of only listing them")
 	flags.BoolVar(&list, "list", false, "name every object")
 	flags.StringSliceVar(&abandoned, "abandon", nil, "runs whose history is lost for good, and whose objects may go")
-	for _, name := range []string{"older-than", "runs-older-than", "forget-older-than", "max-bytes", "keep-runs", "weights-older-than", "keep-weights"} {
+	for _, name := range []string{"older-than", "runs-older-than", "forget-older-than", "max-bytes", "keep-runs",
+		"weights-older-than", "keep-weights"} {
 		cmd.MarkFlagsMutuallyExclusive("retention", name)
 	}
 	return cmd
@@ -142,7 +154,8 @@ func printGC(w io.Writer, r gc.Report) error {
 		if run.Forgotten {
 			done = "is forgotten"
 		}
-		fmt.Fprintf(w, "run %s %s: %s (closed %s, %d bytes of its own)\n", run.Run, done, run.Reason, run.Closed.UTC().Format(time.DateTime), run.Bytes)
+		fmt.Fprintf(w, "run %s %s: %s (closed %s, %d bytes of its own)\n", run.Run, done, run.Reason,
+			run.Closed.UTC().Format(time.DateTime), run.Bytes)
 	}
 	for _, policy := range r.Weights {
 		if err := tables.PrintWeights(w, policy, r.Deletes); err != nil {
@@ -153,8 +166,10 @@ func printGC(w io.Writer, r gc.Report) error {
 	fmt.Fprintln(t, "KIND\tOBJECTS\tBYTES\tUNREACHABLE\tBYTES\tTOO YOUNG\tDELETED\tBYTES\t")
 	var sum gc.KindReport
 	for _, k := range r.Kinds {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", k.Kind, k.Objects, k.Bytes, k.Unreachable, k.Garbage, k.Young, k.Deleted, k.Freed)
-		sum.Unreachable, sum.Garbage, sum.Deleted, sum.Freed = sum.Unreachable+k.Unreachable, sum.Garbage+k.Garbage, sum.Deleted+k.Deleted, sum.Freed+k.Freed
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", k.Kind, k.Objects, k.Bytes, k.Unreachable, k.Garbage,
+			k.Young, k.Deleted, k.Freed)
+		sum.Unreachable, sum.Garbage, sum.Deleted, sum.Freed = sum.Unreachable+k.Unreachable, sum.Garbage+k.Garbage,
+			sum.Deleted+k.Deleted, sum.Freed+k.Freed
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -168,6 +183,7 @@ func printGC(w io.Writer, r gc.Report) error {
 	} else if !r.Deletes {
 		end = ""
 	}
-	_, err := fmt.Fprintf(w, "%d objects (%d bytes) that nothing refers to, older than %s%s\n", sum.Unreachable, sum.Garbage, time.Duration(r.OlderThan), end)
+	_, err := fmt.Fprintf(w, "%d objects (%d bytes) that nothing refers to, older than %s%s\n", sum.Unreachable,
+		sum.Garbage, time.Duration(r.OlderThan), end)
 	return err
 }

@@ -102,7 +102,9 @@ func everything(t *testing.T) *stored {
 	r.Batch("trainer", 1)
 	workspace := servicetest.Blob(t, store, []byte("a change"))
 	_, ids := r.Group(2, "fix-b", 1, 0)
-	r.State(events.TurnSampledType, ids[0], "0", events.TurnSampled{Content: strings.Repeat("big ", events.MaxPayload/4+1), ToolCalls: []events.ToolCall{{Name: "x"}}}) // a body of its own
+	// a body of its own
+	r.State(events.TurnSampledType, ids[0], "0", events.TurnSampled{Content: strings.Repeat("big ", events.MaxPayload/4+
+		1), ToolCalls: []events.ToolCall{{Name: "x"}}})
 	r.State(events.ToolsCompletedType, ids[0], "0", events.ToolsCompleted{Workspace: &workspace})
 
 	// An outsider's trajectory names a workspace that no fact does.
@@ -115,22 +117,28 @@ func everything(t *testing.T) *stored {
 	r.State(events.RolloutFinishedType, "xmine-0", "0", finished)
 
 	body := servicetest.Blob(t, store, []byte("refused"))
-	servicetest.Append(t, r.Log, servicetest.Event(t, events.Catalogue, events.DeadLetteredType, "RONDO_IN-1", "0", events.DeadLettered{Body: &body}))
+	servicetest.Append(t, r.Log, servicetest.Event(t, events.Catalogue, events.DeadLetteredType, "RONDO_IN-1",
+		"0", events.DeadLettered{Body: &body}))
 	var tensors bytes.Buffer
-	if err := safetensors.Write(&tensors, []safetensors.Data{safetensors.NewF32("w", []int64{1}, []float32{1})}, nil); err != nil {
+	if err := safetensors.Write(&tensors, []safetensors.Data{safetensors.NewF32("w", []int64{1}, []float32{1})},
+		nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := weights.Publish(t.Context(), store, "small", 3, weights.Content{Name: "model.safetensors", Data: tensors.Bytes()}); err != nil {
+	if _, err := weights.Publish(t.Context(), store, "small", 3,
+		weights.Content{Name: "model.safetensors", Data: tensors.Bytes()}); err != nil {
 		t.Fatal(err)
 	}
 
-	r.put("weights/small/v000003/delta.json", fmt.Sprintf(`{"base":2,"base_manifest":%q,"ref":"weights/small/v000003/from-v000002.rondodelta","sha256":%q,"size":1}`, body.SHA256, body.SHA256))
+	r.put("weights/small/v000003/delta.json",
+		fmt.Sprintf(`{"base":2,"base_manifest":%q,"ref":"weights/small/v000003/from-v000002.rondodelta","sha256":%q,"size":1}`,
+			body.SHA256, body.SHA256))
 	r.put("weights/small/v000003/from-v000002.rondodelta", "-")
 
 	// The intake has not taken this yet.
 	waiting := servicetest.Blob(t, store, []byte("feedback, "+strings.Repeat("large ", events.MaxPayload/6)))
 	text, _ := json.Marshal(map[string]any{"text": waiting})
-	if _, err := r.Log.JetStream().Publish(t.Context(), events.IntakeSubject("first", events.RolloutAnnotatedType, "xmine-0"), text); err != nil {
+	if _, err := r.Log.JetStream().Publish(t.Context(),
+		events.IntakeSubject("first", events.RolloutAnnotatedType, "xmine-0"), text); err != nil {
 		t.Fatal(err)
 	}
 
@@ -148,7 +156,8 @@ func everything(t *testing.T) *stored {
 
 	// A run of which only the archive is left.
 	cfg := servicetest.Config("fix-c")
-	cfg.Tasks[0].Snapshot, cfg.Tasks[0].Tests = servicetest.Blob(t, store, []byte("snapshot of the past")), servicetest.Blob(t, store, []byte("tests of the past"))
+	cfg.Tasks[0].Snapshot, cfg.Tasks[0].Tests = servicetest.Blob(t, store, []byte("snapshot of the past")),
+		servicetest.Blob(t, store, []byte("tests of the past"))
 	servicetest.OpenRun(t, r.Log, "past", cfg)
 	servicetest.CloseRun(t, r.Log, "past")
 	if _, err := r.Log.Appender.Seal(t.Context(), "past", true); err != nil {
@@ -200,7 +209,8 @@ func TestGC(t *testing.T) {
 		t.Errorf("the audits say\n%s\nand before\n%s", now, audits)
 	}
 	r.checkKinds(r.gc("--delete"), 0, 0)
-	if output, err := clitest.Run(t, New, "gc", "--dir", r.Dir); err != nil || !strings.Contains(output, "0 objects (0 bytes) that nothing refers to, older than 24h0m0s\n") {
+	if output, err := clitest.Run(t, New, "gc", "--dir", r.Dir); err != nil ||
+		!strings.Contains(output, "0 objects (0 bytes) that nothing refers to, older than 24h0m0s\n") {
 		t.Errorf("%v\n%s", err, output)
 	}
 }
@@ -215,7 +225,8 @@ func (r *stored) checkKinds(report gc.Report, unreachable, deleted int64) {
 		case "other", "agents":
 			want = [3]int64{}
 		}
-		if got := [3]int64{k.Unreachable, k.Deleted, k.Young}; got != want || k.Objects == 0 && k.Kind != "tool answers" && k.Kind != "agents" {
+		if got := [3]int64{k.Unreachable, k.Deleted, k.Young}; got != want ||
+			k.Objects == 0 && k.Kind != "tool answers" && k.Kind != "agents" {
 			r.T.Errorf("%s: %+v, want %v", k.Kind, k, want)
 		}
 	}
@@ -242,7 +253,8 @@ func TestGCOfAHistoryThatIsNotWhole(t *testing.T) {
 		r.orphans()
 		_, ids := r.Group(1, "fix-a", 1, 0)
 		known := r.objects()
-		r.State(events.TurnSampledType, ids[0], "0", events.TurnSampled{Content: strings.Repeat("big ", events.MaxPayload/4+1)})
+		r.State(events.TurnSampledType, ids[0], "0", events.TurnSampled{Content: strings.Repeat("big ",
+			events.MaxPayload/4+1)})
 		for key := range r.objects() {
 			if _, before := known[key]; !before {
 				r.Log.Store().Delete(t.Context(), key)
@@ -261,7 +273,9 @@ func TestGCOfAHistoryThatIsNotWhole(t *testing.T) {
 	})
 	t.Run("a stream has a gap", func(t *testing.T) {
 		r := &stored{clitest.NewRecorded(t)}
-		stream, err := r.Log.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: events.RunStream("gappy"), Subjects: topology.Stream(events.RunStream("gappy")).Subjects, AllowDirect: true})
+		stream, err := r.Log.JetStream().CreateStream(t.Context(),
+			jetstream.StreamConfig{Name: events.RunStream("gappy"),
+				Subjects: topology.Stream(events.RunStream("gappy")).Subjects, AllowDirect: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +298,8 @@ func TestGCOfAHistoryThatIsNotWhole(t *testing.T) {
 		r := everything(t)
 		foreign := r.put("runs/theirs/trajectories/g000001-0-0123456789abcdef.arrow", "theirs")
 		refuses(r, "run theirs", "another server")
-		if output, err := clitest.Run(t, New, "gc", "--delete", "--abandon", "first", "--dir", r.Dir); err == nil || !strings.Contains(err.Error(), "its history is whole") {
+		if output, err := clitest.Run(t, New, "gc", "--delete", "--abandon", "first", "--dir", r.Dir); err == nil ||
+			!strings.Contains(err.Error(), "its history is whole") {
 			t.Errorf("a healthy run was given up: %v\n%s", err, output)
 		}
 		before := r.objects()
@@ -305,7 +320,8 @@ func TestGCWithoutACatalogue(t *testing.T) {
 	}
 	old.age()
 	fresh := clitest.FilledPlane(t, nil)
-	output, err := clitest.Run(t, New, "gc", "--dir", fresh, "--store", filepath.Join(old.Dir, "objects"), "--json", "--list")
+	output, err := clitest.Run(t, New, "gc", "--dir", fresh,
+		"--store", filepath.Join(old.Dir, "objects"), "--json", "--list")
 	var report gc.Report
 	if err == nil {
 		err = json.Unmarshal([]byte(output), &report)
@@ -337,8 +353,10 @@ func TestGCOfOldRuns(t *testing.T) {
 	}
 	check := func(report gc.Report, deleted bool) {
 		t.Helper()
-		if len(report.Runs) != 2 || report.Runs[0].Run != "archived" || report.Runs[0].Deleted != deleted || report.Runs[0].Kept != "" ||
-			report.Runs[1].Run != "unsealed" || report.Runs[1].Deleted || !strings.Contains(report.Runs[1].Kept, "archive seal unsealed") {
+		if len(report.Runs) != 2 || report.Runs[0].Run != "archived" || report.Runs[0].Deleted != deleted ||
+			report.Runs[0].Kept != "" ||
+			report.Runs[1].Run != "unsealed" || report.Runs[1].Deleted ||
+			!strings.Contains(report.Runs[1].Kept, "archive seal unsealed") {
 			t.Errorf("%+v", report.Runs)
 		}
 	}
@@ -350,8 +368,10 @@ func TestGCOfOldRuns(t *testing.T) {
 	if got := streams(); !slices.Equal(got, []string{"first", "unsealed"}) {
 		t.Errorf("streams of %v are left", got)
 	}
-	for _, c := range []struct{ args, want string }{{"--older-than 1h", "at least 2h"}, {"--runs-older-than 0s", "positive"}} {
-		if output, err := clitest.Run(t, New, append([]string{"gc", "--dir", r.Dir}, strings.Fields(c.args)...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+	for _, c := range []struct{ args, want string }{{"--older-than 1h", "at least 2h"},
+		{"--runs-older-than 0s", "positive"}} {
+		if output, err := clitest.Run(t, New, append([]string{"gc", "--dir", r.Dir},
+			strings.Fields(c.args)...)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\n%s", c.args, err, output)
 		}
 	}

@@ -20,14 +20,17 @@ func TestGCCollectsWeights(t *testing.T) {
 	for _, policy := range []string{"a", "b"} {
 		for version := int64(1); version <= 4; version++ {
 			var file bytes.Buffer
-			if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{1}, []float32{float32(version)})}, nil); err != nil {
+			if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{1},
+				[]float32{float32(version)})}, nil); err != nil {
 				t.Fatal(err)
 			}
 			data := file.Bytes()
-			if _, err := weights.Publish(t.Context(), r.Log.Store(), policy, version, weights.Content{Name: "m.safetensors", Data: data}); err != nil {
+			if _, err := weights.Publish(t.Context(), r.Log.Store(), policy, version,
+				weights.Content{Name: "m.safetensors", Data: data}); err != nil {
 				t.Fatal(err)
 			}
-			files[weights.FileKey(policy, storage.Digest(data))] = map[bool]string{true: "goes", false: "stays"}[version < 3]
+			files[weights.FileKey(policy, storage.Digest(data))] = map[bool]string{true: "goes",
+				false: "stays"}[version < 3]
 		}
 	}
 	r.age()
@@ -50,7 +53,8 @@ func TestGCCollectsWeights(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"--weights-older-than 1h", "--weights-older-than 24h --keep-weights 1"} {
-		if output, err := clitest.Run(t, New, append([]string{"gc", "--dir", r.Dir}, strings.Fields(bad)...)...); err == nil {
+		if output, err := clitest.Run(t, New, append([]string{"gc", "--dir", r.Dir},
+			strings.Fields(bad)...)...); err == nil {
 			t.Errorf("%s: %s", bad, output)
 		}
 	}

@@ -40,7 +40,8 @@ recorded the index. The key is kept.`,
 				if err := f.Forget(cmd.Context()); err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the index of %s is forgotten; its key is still %s\n", f.Repo, s.KeyFile(f.Repo))
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the index of %s is forgotten; its key is still %s\n", f.Repo,
+					s.KeyFile(f.Repo))
 				return err
 			})
 		},

@@ -36,9 +36,12 @@ func newIndexed(t *testing.T) *indexed {
 	home := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
-	x := &indexed{t: t, dir: filepath.Join(t.TempDir(), "shop"), where: []string{"--dir", filepath.Join(t.TempDir(), "plane")}}
-	clitest.Write(t, filepath.Join(x.dir, "lib/session.go"), "package lib\n\n// removeExpired removes expired sessions.\nfunc removeExpired(sessions map[string]int) {\n\tclear(sessions)\n}\n")
-	clitest.Write(t, filepath.Join(x.dir, "price.go"), "package shop\n\n// total adds up the prices of a basket.\nfunc total(prices []int) int {\n\treturn len(prices)\n}\n")
+	x := &indexed{t: t, dir: filepath.Join(t.TempDir(), "shop"),
+		where: []string{"--dir", filepath.Join(t.TempDir(), "plane")}}
+	clitest.Write(t, filepath.Join(x.dir, "lib/session.go"),
+		"package lib\n\n// removeExpired removes expired sessions.\nfunc removeExpired(sessions map[string]int) {\n\tclear(sessions)\n}\n")
+	clitest.Write(t, filepath.Join(x.dir, "price.go"),
+		"package shop\n\n// total adds up the prices of a basket.\nfunc total(prices []int) int {\n\treturn len(prices)\n}\n")
 	return x
 }
 
@@ -75,7 +78,8 @@ func TestIndexCommands(t *testing.T) {
 	x.fails("--repo", "sync", x.dir, "--repo", "a/b")
 	var synced syncReport
 	x.json(&synced, "sync", x.dir)
-	if !synced.Changed || synced.Told || synced.Files != 2 || synced.Added != 2 || synced.Repo != "shop" || synced.Generation == 0 {
+	if !synced.Changed || synced.Told || synced.Files != 2 || synced.Added != 2 || synced.Repo != "shop" ||
+		synced.Generation == 0 {
 		t.Errorf("first sync: %+v", synced)
 	}
 	key, err := os.Stat(filepath.Join(indexing.ConfigFolder(), "shop.key"))
@@ -91,7 +95,8 @@ func TestIndexCommands(t *testing.T) {
 	const question = "where are expired sessions removed?"
 	var answer searchAnswer
 	x.json(&answer, "search", x.dir, question)
-	if len(answer.Hits) == 0 || answer.Hits[0].Path != "lib/session.go" || answer.Hits[0].Changed || !strings.Contains(answer.Hits[0].Text, "func removeExpired") || answer.Stale || answer.Root != root {
+	if len(answer.Hits) == 0 || answer.Hits[0].Path != "lib/session.go" || answer.Hits[0].Changed ||
+		!strings.Contains(answer.Hits[0].Text, "func removeExpired") || answer.Stale || answer.Root != root {
 		t.Errorf("search: %+v", answer)
 	}
 	if x.json(&answer, "search", x.dir, question, "--in", "lib/", "--limit", "5"); len(answer.Hits) != 1 {
@@ -102,14 +107,16 @@ func TestIndexCommands(t *testing.T) {
 
 	clitest.Write(t, filepath.Join(x.dir, "lib/session.go"), "package lib\n")
 	var status folderStatus
-	if x.json(&status, "status", x.dir); !status.Indexed || !status.Stale || status.Store.Chunks != 2 || status.Root != root {
+	if x.json(&status, "status", x.dir); !status.Indexed || !status.Stale ||
+		status.Store.Chunks != 2 || status.Root != root {
 		t.Errorf("status of a folder that has changed: %+v", status)
 	}
 	if x.json(&answer, "search", x.dir, question); !answer.Stale || !answer.Hits[0].Changed {
 		t.Errorf("search in a folder that has changed: %+v", answer)
 	}
 	out, err := x.run("search", x.dir, question)
-	if err != nil || !strings.Contains(out, "lib/session.go:") || !strings.Contains(out, "has changed since it was indexed: rondo index sync "+x.dir) {
+	if err != nil || !strings.Contains(out, "lib/session.go:") ||
+		!strings.Contains(out, "has changed since it was indexed: rondo index sync "+x.dir) {
 		t.Errorf("in words: %v, %s", err, out)
 	}
 	if x.json(&synced, "sync", x.dir); !synced.Changed || synced.Base != root {
@@ -123,7 +130,8 @@ func TestIndexCommands(t *testing.T) {
 	}
 }
 
-// TestIndexAnewAndForgotten: a damaged index is made anew, and one that nobody needs any more is taken away.
+// TestIndexAnewAndForgotten: a damaged index is made anew, and one that nobody
+// needs any more is taken away.
 func TestIndexAnewAndForgotten(t *testing.T) {
 	x := newIndexed(t)
 	store := filepath.Join(t.TempDir(), "objects")
@@ -158,7 +166,8 @@ func TestIndexWatch(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		root := app.New(New)
-		root.SetArgs(slices.Concat([]string{"index", "--quiet", "--json"}, x.where, []string{"sync", x.dir, "--watch", "--every", "10ms"}))
+		root.SetArgs(slices.Concat([]string{"index", "--quiet", "--json"}, x.where,
+			[]string{"sync", x.dir, "--watch", "--every", "10ms"}))
 		root.SetOut(writer)
 		ended <- errors.Join(root.ExecuteContext(ctx), writer.Close())
 	}()
@@ -171,7 +180,8 @@ func TestIndexWatch(t *testing.T) {
 		return r
 	}
 	first := next()
-	clitest.Write(t, filepath.Join(x.dir, "stock.go"), "package shop\n\n// stock counts what is left.\nfunc stock() int { return 3 }\n")
+	clitest.Write(t, filepath.Join(x.dir, "stock.go"),
+		"package shop\n\n// stock counts what is left.\nfunc stock() int { return 3 }\n")
 	if second := next(); !second.Changed || second.Files != 3 || second.Base != first.Root {
 		t.Errorf("after a file more: %+v", second)
 	}
@@ -192,7 +202,8 @@ func TestIndexIsTold(t *testing.T) {
 	defer p.Close()
 	x.where = []string{"--nats", p.URL, "--store", filepath.Join(dir, "objects")}
 	servicetest.Start(t, func(ctx context.Context) error {
-		return service.RunParts(ctx, []string{topology.Intake, topology.IndexUpdater}, p.Log, p.Dir, servicetest.Env(t, p.Log).Logger, prometheus.NewRegistry(), service.DefaultSettings())
+		return service.RunParts(ctx, []string{topology.Intake, topology.IndexUpdater}, p.Log, p.Dir,
+			servicetest.Env(t, p.Log).Logger, prometheus.NewRegistry(), service.DefaultSettings())
 	})
 	var synced syncReport
 	if x.json(&synced, "sync", x.dir); !synced.Told || !synced.Changed {

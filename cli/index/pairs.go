@@ -48,7 +48,8 @@ type shownPart struct {
 func newIndexPairs(g *app.Global) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
-		Use: "pairs RUN...", Short: "Export the questions of agents with the files that they opened and edited later", Args: cobra.MinimumNArgs(1),
+		Use: "pairs RUN...", Short: "Export the questions of agents with the files that they opened and edited later",
+		Args: cobra.MinimumNArgs(1),
 		Long: `Pairs writes each codebase_search call of finished rollouts as a line of JSON: the question, the results, the files that the
 rollout opened and edited afterwards, and the rollout's reward. An embedder can be trained on these lines.`,
 		Example: `  rondo index pairs demo-1 > pairs.jsonl
@@ -115,7 +116,8 @@ func writePairs(ctx context.Context, log *eventlog.Log, runs []string, w io.Writ
 	return n, buffered.Flush()
 }
 
-// calledWith is what pairs want to know of a call's arguments. Models write anything, so all of it may be missing.
+// calledWith is what pairs want to know of a call's arguments. Models write anything, so
+// all of it may be missing.
 type calledWith struct {
 	Query             string   `json:"query"`
 	TargetDirectories []string `json:"target_directories"`
@@ -128,14 +130,16 @@ func pairsOf(r *events.Rollout, workdir string) (pairs []searchPair) {
 	for _, turn := range r.Turns {
 		for i, call := range turn.ToolCalls {
 			var a calledWith
-			if call.Name != tools.SearchTool || json.Unmarshal([]byte(call.Arguments), &a) != nil || strings.TrimSpace(a.Query) == "" {
+			if call.Name != tools.SearchTool || json.Unmarshal([]byte(call.Arguments), &a) != nil ||
+				strings.TrimSpace(a.Query) == "" {
 				continue
 			}
 			results := r.Tools.Answer(turn.Turn).Results
 			if i >= len(results) || results[i].Error {
 				continue
 			}
-			pair := searchPair{Run: r.Run, Rollout: r.ID, Task: r.Started.Task, Turn: turn.Turn, Query: a.Query, Shown: partsIn(results[i].Content), Opened: []string{}, Edited: []string{}}
+			pair := searchPair{Run: r.Run, Rollout: r.ID, Task: r.Started.Task, Turn: turn.Turn, Query: a.Query,
+				Shown: partsIn(results[i].Content), Opened: []string{}, Edited: []string{}}
 			if len(a.TargetDirectories) > 0 {
 				pair.Directory = a.TargetDirectories[0]
 			}

@@ -18,14 +18,19 @@ func TestPairsOf(t *testing.T) {
 	r := &events.Rollout{
 		Run: "r", ID: "g1-0", Started: events.RolloutStarted{Task: "fix"}, Scored: &events.RolloutScored{Reward: 0.5},
 		Turns: []events.TurnSampled{
-			{Turn: 0, ToolCalls: calls("read_file", `{"target_file":"before.go"}`, "codebase_search", `{"query":"where?","target_directories":["lib"]}`, "codebase_search", `{{{`, "codebase_search", `{"query":"refused"}`)},
-			{Turn: 1, ToolCalls: calls("read_file", `{"target_file":"/app/lib/a.go"}`, "read_file", `{"target_file":"gone.go"}`, "read_file", `{"target_file":"./lib/a.go"}`)},
-			{Turn: 2, ToolCalls: calls("search_replace", `{"file_path":"lib/a.go"}`, "write", `{"file_path":"new.go"}`, "read_file", `7`)},
+			{Turn: 0, ToolCalls: calls("read_file", `{"target_file":"before.go"}`, "codebase_search",
+				`{"query":"where?","target_directories":["lib"]}`, "codebase_search", `{{{`, "codebase_search",
+				`{"query":"refused"}`)},
+			{Turn: 1, ToolCalls: calls("read_file", `{"target_file":"/app/lib/a.go"}`, "read_file",
+				`{"target_file":"gone.go"}`, "read_file", `{"target_file":"./lib/a.go"}`)},
+			{Turn: 2, ToolCalls: calls("search_replace", `{"file_path":"lib/a.go"}`, "write",
+				`{"file_path":"new.go"}`, "read_file", `7`)},
 			{Turn: 3, ToolCalls: calls("write", `{"file_path":"unanswered.go"}`)},
 		},
 		Tools: events.ToolAnswers{
 			{Results: []events.ToolResult{{}, {Content: answer}, {Error: true}, {Error: true}}},
-			{Turn: 1, Results: []events.ToolResult{{}, {Error: true}, {}}}, {Turn: 2, Results: []events.ToolResult{{}, {}, {Error: true}}},
+			{Turn: 1, Results: []events.ToolResult{{}, {Error: true}, {}}},
+			{Turn: 2, Results: []events.ToolResult{{}, {}, {Error: true}}},
 		},
 	}
 	got, err := json.Marshal(pairsOf(r, "/app"))

@@ -75,14 +75,16 @@ func searchFolder(ctx context.Context, f *update.Folder, question, within string
 		return searchAnswer{}, err
 	}
 	if view.Root() == "" {
-		return searchAnswer{}, fmt.Errorf("there is no index of %s under this key: `rondo index sync %s` makes it", f.Repo, f.Dir)
+		return searchAnswer{}, fmt.Errorf("there is no index of %s under this key: `rondo index sync %s` makes it",
+			f.Repo, f.Dir)
 	}
 	hits, err := f.Ask(ctx, view.Base, question, within, limit)
 	if err != nil {
 		return searchAnswer{}, err
 	}
 	if len(hits) == 0 && within != "" {
-		return searchAnswer{}, fmt.Errorf("--in %s: the index of %s has nothing in that folder; folders are named from the repository's root", within, f.Repo)
+		return searchAnswer{},
+			fmt.Errorf("--in %s: the index of %s has nothing in that folder; folders are named from the repository's root", within, f.Repo)
 	}
 	answer := searchAnswer{Repo: f.Repo, Root: view.Root(), Stale: view.Stale, Hits: []codeHit{}}
 	root, err := os.OpenRoot(f.Dir)
@@ -130,7 +132,8 @@ func printHits(w io.Writer, dir string, a searchAnswer) error {
 		if h.Changed {
 			note = "  (changed since it was indexed)"
 		}
-		fmt.Fprintf(w, "%s:%d-%d  %.4f  %s%s\n", app.Clean(h.Path), h.FirstLine, h.LastLine, h.Score, app.Clean(h.Symbol), note)
+		fmt.Fprintf(w, "%s:%d-%d  %.4f  %s%s\n", app.Clean(h.Path), h.FirstLine, h.LastLine, h.Score,
+			app.Clean(h.Symbol), note)
 		lines := strings.Split(strings.TrimRight(h.Text, "\n"), "\n")
 		for n, line := range lines[:min(len(lines), shownLines)] {
 			fmt.Fprintf(w, "%6d  %s\n", h.FirstLine+n, app.Clean(line))

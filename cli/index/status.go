@@ -37,7 +37,8 @@ type repoStatus struct {
 func newIndexStatus(g *app.Global) *cobra.Command {
 	var s indexing.IndexSettings
 	cmd := &cobra.Command{
-		Use: "status [DIR]", Short: "Show the state of an index, or list the indexes of the plane", Args: cobra.MaximumNArgs(1),
+		Use: "status [DIR]", Short: "Show the state of an index, or list the indexes of the plane",
+		Args: cobra.MaximumNArgs(1),
 		Example: `  rondo index status .
   rondo index status --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,7 +63,8 @@ func statusOf(ctx context.Context, f *update.Folder) (folderStatus, error) {
 	if err != nil {
 		return folderStatus{}, err
 	}
-	r := folderStatus{Repo: f.Repo, Indexed: view.Root() != "", Stale: view.Stale, Store: view.Counts(), Updated: view.Time()}
+	r := folderStatus{Repo: f.Repo, Indexed: view.Root() != "", Stale: view.Stale,
+		Store: view.Counts(), Updated: view.Time()}
 	r.State, err = update.State(view.Base)
 	return r, err
 }
@@ -76,8 +78,10 @@ func printStatus(w io.Writer, dir string, r folderStatus) error {
 	if r.Stale {
 		fresh = "stale: rondo index sync " + dir
 	}
-	fmt.Fprintf(w, "%s: %s\n  root %s, by %s, %s\n", r.Repo, fresh, r.Root, r.Embedder, r.Updated.Local().Format(time.DateTime))
-	_, err := fmt.Fprintf(w, "  %d files, %d chunks in %d segments, %d bytes (%d dead chunks)\n", r.Store.Files, r.Store.Chunks, r.Store.Segments, r.Store.Bytes, r.Store.Dead)
+	fmt.Fprintf(w, "%s: %s\n  root %s, by %s, %s\n", r.Repo, fresh, r.Root, r.Embedder,
+		r.Updated.Local().Format(time.DateTime))
+	_, err := fmt.Fprintf(w, "  %d files, %d chunks in %d segments, %d bytes (%d dead chunks)\n", r.Store.Files,
+		r.Store.Chunks, r.Store.Segments, r.Store.Bytes, r.Store.Dead)
 	return err
 }
 
@@ -112,7 +116,8 @@ func listIndexes(ctx context.Context, g *app.Global, w io.Writer) error {
 	t := app.NewColumns(w)
 	fmt.Fprintln(t, "REPOSITORY\tROOT\tFILES\tCHUNKS\tEMBEDDER\tUPDATED")
 	for _, r := range list {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\n", r.Repo, r.Root, r.Files, r.Chunks, r.Embedder, r.Updated.Local().Format(time.DateTime))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\n", r.Repo, r.Root, r.Files, r.Chunks, r.Embedder,
+			r.Updated.Local().Format(time.DateTime))
 	}
 	return t.Flush()
 }

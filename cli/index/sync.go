@@ -93,8 +93,10 @@ When a plane runs (rondo up), sync submits the change to it, and the plane infor
 	return cmd
 }
 
-// syncFolder brings a folder's index up to date, or makes it anew, and tells the plane, if there is one.
-func syncFolder(ctx context.Context, g *app.Global, f *update.Folder, anew bool, show *app.Progress) (syncReport, error) {
+// syncFolder brings a folder's index up to date, or makes it anew, and tells
+// the plane, if there is one.
+func syncFolder(ctx context.Context, g *app.Global, f *update.Folder, anew bool,
+	show *app.Progress) (syncReport, error) {
 	begin := time.Now()
 	var before index.State
 	sync := f.Renew
@@ -117,7 +119,8 @@ func syncFolder(ctx context.Context, g *app.Global, f *update.Folder, anew bool,
 	if err != nil && !errors.As(err, &partial) {
 		return syncReport{}, err
 	}
-	r := syncReport{Repo: f.Repo, State: state, Changed: state.Generation != before.Generation, Seconds: time.Since(begin).Seconds()}
+	r := syncReport{Repo: f.Repo, State: state, Changed: state.Generation != before.Generation,
+		Seconds: time.Since(begin).Seconds()}
 	if partial != nil {
 		r.Unknown = partial.Count
 		show.Line("%v; the index keeps what it had of it", partial)
@@ -128,7 +131,8 @@ func syncFolder(ctx context.Context, g *app.Global, f *update.Folder, anew bool,
 	return r, nil
 }
 
-// tellPlane submits the change to the plane that the flags name, if there is one. Saying it twice changes nothing.
+// tellPlane submits the change to the plane that the flags name, if there is one. Saying
+// it twice changes nothing.
 func tellPlane(ctx context.Context, g *app.Global, repo string, state index.State) (bool, error) {
 	if g.NATS == "" && !plane.PlaneRuns(g.Dir) {
 		return false, nil
@@ -142,17 +146,20 @@ func tellPlane(ctx context.Context, g *app.Global, repo string, state index.Stat
 	if err != nil {
 		return false, err
 	}
-	if known != nil && known.Space == state.Space && known.Embedder == state.Embedder && known.Generation >= state.Generation {
+	if known != nil && known.Space == state.Space && known.Embedder == state.Embedder &&
+		known.Generation >= state.Generation {
 		return true, nil
 	}
 	_, err = plane.Submit(ctx, p, eventlog.Submission{
-		Run: events.Catalogue, Type: events.RepoChangedType, Entity: repo, Data: events.RepoChanged{Index: &state}, ID: nats.NewInbox()[7:],
+		Run: events.Catalogue, Type: events.RepoChangedType, Entity: repo, Data: events.RepoChanged{Index: &state},
+		ID: nats.NewInbox()[7:],
 	})
 	return err == nil, err
 }
 
 // lastIndex is what the catalogue says of a repository's index, nil for nothing.
-func lastIndex(ctx context.Context, log *eventlog.Log, repo string) (at time.Time, updated *events.IndexUpdated, err error) {
+func lastIndex(ctx context.Context, log *eventlog.Log,
+	repo string) (at time.Time, updated *events.IndexUpdated, err error) {
 	last, err := log.LastOfType(ctx, events.Catalogue, events.IndexUpdatedType, repo)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return at, nil, nil
@@ -175,7 +182,8 @@ func printSync(w io.Writer, g *app.Global, r syncReport, quiet bool) error {
 		_, err := fmt.Fprintf(w, "%s is up to date: %d files\n", r.Repo, r.Files)
 		return err
 	}
-	fmt.Fprintf(w, "%s: %d files; chunks: %d embedded, %d used again, %d removed, in %.1f s\n", r.Repo, r.Files, r.Added, r.Reused, r.Removed, r.Seconds)
+	fmt.Fprintf(w, "%s: %d files; chunks: %d embedded, %d used again, %d removed, in %.1f s\n", r.Repo, r.Files,
+		r.Added, r.Reused, r.Removed, r.Seconds)
 	for _, reason := range app.SortedKeys(r.Skipped) {
 		fmt.Fprintf(w, "  skipped, %s: %d\n", reason, r.Skipped[reason])
 	}

@@ -1,4 +1,5 @@
-// Package indexing has the settings of code indexes, which the index commands and the service that keeps indexes share.
+// Package indexing has the settings of code indexes, which the index commands and the service
+// that keeps indexes share.
 package indexing
 
 import (
@@ -111,8 +112,10 @@ func nameOf(dir string) string {
 	return name[:min(len(name), 64)]
 }
 
-// Folder is the working tree that a command is about, with its index. made says that its key is new.
-func (s IndexSettings) Folder(store storage.Store, dir string, makeKey bool) (f *update.Folder, made string, err error) {
+// Folder is the working tree that a command is about, with its index. made
+// says that its key is new.
+func (s IndexSettings) Folder(store storage.Store, dir string,
+	makeKey bool) (f *update.Folder, made string, err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, "", err
 	}

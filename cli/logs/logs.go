@@ -110,6 +110,7 @@ func print(w io.Writer, g *app.Global, e events.Event) error {
 	if g.JSON {
 		return app.PrintJSON(w, toldEvent{e.Seq, e.Time, e.Type, e.Entity, sentence})
 	}
-	_, err = fmt.Fprintf(w, "%s %-12s %s\n", e.Time.Local().Format("15:04:05.000"), e.Entity, app.Line(sentence, longest))
+	_, err = fmt.Fprintf(w, "%s %-12s %s\n", e.Time.Local().Format("15:04:05.000"), e.Entity,
+		app.Line(sentence, longest))
 	return err
 }

@@ -23,16 +23,21 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// TestSentencesOfFigures: what nobody knows is said to be unknown, and has no figure. Masked tokens were sampled, too.
+// TestSentencesOfFigures: what nobody knows is said to be unknown, and has no figure. Masked
+// tokens were sampled, too.
 func TestSentencesOfFigures(t *testing.T) {
 	for _, c := range []struct {
 		typ        events.Type
 		data, want string
 	}{
-		{events.GroupCompletedType, `{"members": [{"failed": true}, {"failed": true}]}`, "the group is complete: none of its rollouts has a reward"},
-		{events.TurnSampledType, `{"turn": 2, "policy_version": -1, "completion_tokens": 3, "finish_reason": "stop"}`, "turn 2, version unknown, 3 tokens (stop)"},
-		{events.RolloutFinishedType, `{"turns": 2, "stop_reason": "finished", "text_only": true}`, "the episode ended (finished) behind 2 turns, text only"},
-		{events.RolloutFinishedType, `{"turns": 2, "stop_reason": "finished", "sampled": 5, "masked": {"titles": 2}}`, "the episode ended (finished) behind 2 turns, 7 tokens sampled"},
+		{events.GroupCompletedType, `{"members": [{"failed": true}, {"failed": true}]}`,
+			"the group is complete: none of its rollouts has a reward"},
+		{events.TurnSampledType, `{"turn": 2, "policy_version": -1, "completion_tokens": 3, "finish_reason": "stop"}`,
+			"turn 2, version unknown, 3 tokens (stop)"},
+		{events.RolloutFinishedType, `{"turns": 2, "stop_reason": "finished", "text_only": true}`,
+			"the episode ended (finished) behind 2 turns, text only"},
+		{events.RolloutFinishedType, `{"turns": 2, "stop_reason": "finished", "sampled": 5, "masked": {"titles": 2}}`,
+			"the episode ended (finished) behind 2 turns, 7 tokens sampled"},
 	} {
 		if said, err := Sentence(events.Event{Type: c.typ, Data: []byte(c.data)}); err != nil || said != c.want {
 			t.Errorf("%s: %q, %v", c.typ, said, err)
@@ -52,9 +57,12 @@ func TestLogs(t *testing.T) {
 		args       string
 		has, lacks []string
 	}{
-		{"first", []string{"the run was opened", "g000001-0    reward 1", "try 1 failed at stage tools (sandbox)"}, nil},
-		{"first g000001", []string{"the group was opened: 2 rollouts of task fix-a", "g000001-1    reward 0"}, []string{"the run was", "g000002"}},
-		{"first " + whole[0], []string{"started on task fix-a", "turn 0, version 0", "tools of turn 0 · run: exit code 1 after 7ms", "the episode ended"}, []string{"g000001-1", "group"}},
+		{"first", []string{"the run was opened", "g000001-0    reward 1", "try 1 failed at stage tools (sandbox)"},
+			nil},
+		{"first g000001", []string{"the group was opened: 2 rollouts of task fix-a", "g000001-1    reward 0"},
+			[]string{"the run was", "g000002"}},
+		{"first " + whole[0], []string{"started on task fix-a", "turn 0, version 0",
+			"tools of turn 0 · run: exit code 1 after 7ms", "the episode ended"}, []string{"g000001-1", "group"}},
 	} {
 		out, err := clitest.Run(t, New, append([]string{"logs", "--dir", r.Dir}, strings.Fields(c.args)...)...)
 		if err != nil {
@@ -77,7 +85,8 @@ func TestLogs(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	var last toldEvent
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Type != events.RolloutScoredType || last.Sentence != "reward 0" {
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Type != events.RolloutScoredType ||
+		last.Sentence != "reward 0" {
 		t.Errorf("%+v, %v", last, err)
 	}
 }

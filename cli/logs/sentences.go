@@ -26,9 +26,12 @@ var tellers = map[events.Type]func(events.Event) (string, error){
 		return fmt.Sprintf("the run was opened: policy %s at version %d, %s, groups of %d",
 			d.Config.Policy, d.BeginsAt(), app.Plural(len(d.Config.Tasks), "task"), d.Config.GroupSize)
 	}),
-	events.RunPausedType:  teller(func(d events.RunPaused) string { return "the run was paused" + because(d.Reason) }),
-	events.RunResumedType: teller(func(d events.RunResumed) string { return "the run was resumed" + because(d.Reason) }),
-	events.RunClosedType:  teller(func(d events.RunClosed) string { return "the run was closed" + because(d.Reason) }),
+	events.RunPausedType: teller(func(d events.RunPaused) string { return "the run was paused" + because(d.Reason) }),
+	events.RunResumedType: teller(func(d events.RunResumed) string {
+		return "the run was resumed" +
+			because(d.Reason)
+	}),
+	events.RunClosedType: teller(func(d events.RunClosed) string { return "the run was closed" + because(d.Reason) }),
 
 	events.GroupOpenedType: teller(func(d events.GroupOpened) string {
 		return fmt.Sprintf("the group was opened: %s of task %s, policy version %d",
@@ -37,7 +40,8 @@ var tellers = map[events.Type]func(events.Event) (string, error){
 	events.GroupCompletedType: teller(groupCompleted),
 	events.GroupDroppedType: teller(func(d events.GroupDropped) string {
 		if d.Reason == events.DropStale {
-			return fmt.Sprintf("feed %s dropped the group: it is %s old", d.Feed, app.Plural(int(d.Staleness), "version"))
+			return fmt.Sprintf("feed %s dropped the group: it is %s old", d.Feed,
+				app.Plural(int(d.Staleness), "version"))
 		}
 		return fmt.Sprintf("feed %s dropped the group by its filter %s%s", d.Feed, d.Filter, because(d.Detail))
 	}),
@@ -82,12 +86,17 @@ var tellers = map[events.Type]func(events.Event) (string, error){
 	}),
 	events.RolloutRetriedType: teller(func(d events.RolloutRetried) string {
 		if d.Behind > 0 {
-			return fmt.Sprintf("its agent was lost behind %s (%s) and is started anew%s", app.Plural(d.Behind, "turn"), d.Class, because(d.Message))
+			return fmt.Sprintf("its agent was lost behind %s (%s) and is started anew%s", app.Plural(d.Behind, "turn"),
+				d.Class, because(d.Message))
 		}
-		return fmt.Sprintf("try %d failed at stage %s (%s) and is made again%s", d.Try, d.Stage, d.Class, because(d.Message))
+		return fmt.Sprintf("try %d failed at stage %s (%s) and is made again%s", d.Try, d.Stage,
+			d.Class, because(d.Message))
 	}),
-	events.RolloutInvalidatedType: teller(func(d events.RolloutInvalidated) string { return "invalidated" + because(d.Reason) }),
-	events.RolloutAnnotatedType:   teller(annotated),
+	events.RolloutInvalidatedType: teller(func(d events.RolloutInvalidated) string {
+		return "invalidated" +
+			because(d.Reason)
+	}),
+	events.RolloutAnnotatedType: teller(annotated),
 	events.RolloutForkedType: teller(func(d events.RolloutForked) string {
 		return fmt.Sprintf("forked %s behind turn %d", app.Plural(d.Count, "time"), d.Turn)
 	}),
@@ -156,7 +165,8 @@ var tellers = map[events.Type]func(events.Event) (string, error){
 	}),
 
 	events.WeightsSubmittedType: teller(func(d events.WeightsSubmitted) string {
-		return fmt.Sprintf("version %d was submitted, trained through step %d of run %s", d.Version, d.ThroughStep, d.Run)
+		return fmt.Sprintf("version %d was submitted, trained through step %d of run %s", d.Version, d.ThroughStep,
+			d.Run)
 	}),
 	events.WeightsPublishedType: teller(func(d events.WeightsPublished) string {
 		return fmt.Sprintf("version %d of policy %s was published, trained through step %d of run %s",
@@ -203,7 +213,10 @@ var tellers = map[events.Type]func(events.Event) (string, error){
 	events.SegmentSealedType: teller(func(d events.SegmentSealed) string {
 		return fmt.Sprintf("events %d to %d were archived", d.First, d.Last)
 	}),
-	events.LogForgottenType: teller(func(d events.LogForgotten) string { return "the log was forgotten" + because(d.Reason) }),
+	events.LogForgottenType: teller(func(d events.LogForgotten) string {
+		return "the log was forgotten" +
+			because(d.Reason)
+	}),
 	events.LogPurgedType: teller(func(d events.LogPurged) string {
 		return fmt.Sprintf("%d events were purged from the stream", d.Events)
 	}),
@@ -261,7 +274,8 @@ func toolsCompleted(d events.ToolsCompleted) string {
 		case r.Error:
 			end = "an error"
 		}
-		said = append(said, fmt.Sprintf("%s: %s after %s: %s", r.Name, end, milliseconds(r.DurationMS), quote(r.Content)))
+		said = append(said, fmt.Sprintf("%s: %s after %s: %s", r.Name, end,
+			milliseconds(r.DurationMS), quote(r.Content)))
 	}
 	if d.Lost != "" {
 		said = append(said, "the sandbox was lost: "+d.Lost)

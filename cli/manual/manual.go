@@ -26,10 +26,12 @@ func New(g *app.Global) *cobra.Command {
 			root := cmd.Root()
 			showAll(root)
 			root.DisableAutoGenTag = true // the same program makes the same pages
-			if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Rondo", Manual: "Rondo"}, out); err != nil {
+			if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Rondo", Manual: "Rondo"},
+				out); err != nil {
 				return fmt.Errorf("write manual pages: %w", err)
 			}
-			return app.Tell(cmd, g, map[string]string{"out": out}, "manual pages are in %s: `man %s/rondo.1` shows the first one\n", out, out)
+			return app.Tell(cmd, g, map[string]string{"out": out},
+				"manual pages are in %s: `man %s/rondo.1` shows the first one\n", out, out)
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "folder of the pages")

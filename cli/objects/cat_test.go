@@ -21,7 +21,8 @@ func TestCat(t *testing.T) {
 		}
 		blob = put(storage.PutBlob(t.Context(), log.Store(), []byte("two tests\nfailed\x1b[2J\n")))
 		broken = put(storage.PutBlob(t.Context(), log.Store(), []byte("right")))
-		named = put(storage.PutPacked(t.Context(), log.Store(), "runs/r/trajectories/g000001-0", "arrow", []byte("\xff\x00arrow")))
+		named = put(storage.PutPacked(t.Context(), log.Store(), "runs/r/trajectories/g000001-0",
+			"arrow", []byte("\xff\x00arrow")))
 		if err := log.Store().Put(t.Context(), broken.Key, []byte("wrong")); err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +38,8 @@ func TestCat(t *testing.T) {
 		"../secret":                              "key",
 		"":                                       "key",
 	} {
-		if _, err := clitest.Run(t, NewCat, "cat", ref, "--dir", dir); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := clitest.Run(t, NewCat, "cat", ref, "--dir", dir); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", ref, err, want)
 		}
 	}

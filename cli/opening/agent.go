@@ -9,8 +9,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// TakeAgent names the layer of the run's agent by its digest, whatever the run file calls it, and takes from the layer's profile what the run file does not say: the command,
-// and variables and settings.
+// TakeAgent names the layer of the run's agent by its digest, whatever the run file
+// calls it, and takes from the layer's profile what the run file does not say: the
+// command, and variables and settings.
 func (f *RunFile) TakeAgent(ctx context.Context, store storage.Store) error {
 	if f.Agent == nil || f.Agent.Layer == "" {
 		return nil

@@ -18,6 +18,7 @@ func OpenPacked(ctx context.Context, p *plane.Plane, run string, f *RunFile) (ev
 		return events.IntakeAnswer{}, fmt.Errorf("run %s: %w", run, err)
 	}
 	return plane.Submit(ctx, p, eventlog.Submission{
-		Run: run, Type: events.RunOpenedType, Entity: run, Data: events.RunOpened{Config: f.RunConfig}, ID: "opened-" + run,
+		Run: run, Type: events.RunOpenedType, Entity: run,
+		Data: events.RunOpened{Config: f.RunConfig}, ID: "opened-" + run,
 	})
 }

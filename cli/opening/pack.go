@@ -30,8 +30,10 @@ func LoadTasks(dir string) ([]*tasks.Task, error) {
 	return tasks.LoadDir(dir)
 }
 
-// PackTasks puts the tasks' files into the store and describes them as a run with such limits needs them.
-func PackTasks(ctx context.Context, store storage.Store, list []*tasks.Task, limits runfile.Limits) ([]runfile.TaskSpec, error) {
+// PackTasks puts the tasks' files into the store and describes them as a run
+// with such limits needs them.
+func PackTasks(ctx context.Context, store storage.Store, list []*tasks.Task,
+	limits runfile.Limits) ([]runfile.TaskSpec, error) {
 	if len(list) == 0 {
 		return nil, errors.New("the task pack is empty")
 	}
@@ -66,8 +68,9 @@ func packStages(ctx context.Context, store storage.Store, t *tasks.Task, spec *r
 	spec.RewardStrategy = t.RewardStrategy
 	for _, s := range t.Stages {
 		stage := runfile.StepSpec{
-			Name: s.Name, Instruction: s.Instruction, AgentTimeout: runfile.Duration(s.AgentTimeout), VerifierTimeout: runfile.Duration(s.VerifierTimeout),
-			VerifierEnv: s.VerifierEnv, MinReward: s.MinReward, Collect: tasks.SpecHooks(s.Collect),
+			Name: s.Name, Instruction: s.Instruction, AgentTimeout: runfile.Duration(s.AgentTimeout),
+			VerifierTimeout: runfile.Duration(s.VerifierTimeout),
+			VerifierEnv:     s.VerifierEnv, MinReward: s.MinReward, Collect: tasks.SpecHooks(s.Collect),
 		}
 		var err error
 		if stage.Tests, err = packTree(ctx, store, s.Tests); err != nil {
@@ -100,7 +103,8 @@ func packTree(ctx context.Context, store storage.Store, tree fs.FS) (ref storage
 }
 
 // WithTests gives a run's tasks the tests of the pack in a folder, as replay.WithTests does.
-func WithTests(ctx context.Context, store storage.Store, cfg runfile.RunConfig, dir string, note func(format string, args ...any)) (runfile.RunConfig, error) {
+func WithTests(ctx context.Context, store storage.Store, cfg runfile.RunConfig, dir string,
+	note func(format string, args ...any)) (runfile.RunConfig, error) {
 	list, err := LoadTasks(dir)
 	if err != nil {
 		return cfg, err

@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/open"
 )
 
-// TestPackFiles: a task's modules, and what a step of it brings along with its setup.sh, are objects of their own in the store.
+// TestPackFiles: a task's modules, and what a step of it brings along with its setup.sh, are
+// objects of their own in the store.
 func TestPackFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tidy")
 	for name, text := range map[string]string{
@@ -21,7 +22,8 @@ func TestPackFiles(t *testing.T) {
 		"environment/modules/a.test/a/@v/v1.0.0.mod": "module a.test/a\n",
 		"environment/repo/a.sh":                      "true\n", "tests/test.sh": "echo 0 > /logs/verifier/reward.txt\n",
 		"steps/one/instruction.md": "Begin.", "steps/one/workdir/b.sh": "true\n",
-		"steps/two/instruction.md": "Go on.", "steps/two/workdir/c.sh": "true\n", "steps/two/workdir/setup.sh": "true\n",
+		"steps/two/instruction.md": "Go on.", "steps/two/workdir/c.sh": "true\n",
+		"steps/two/workdir/setup.sh": "true\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
@@ -49,7 +51,8 @@ func TestPackFiles(t *testing.T) {
 	for _, c := range []struct {
 		ref  storage.Ref
 		want []string
-	}{{specs[0].Snapshot, []string{"a.sh", "b.sh"}}, {*steps[1].Files, []string{"c.sh", "setup.sh"}}, {specs[0].Modules, []string{"a.test", "a.test/a", "a.test/a/@v", "a.test/a/@v/v1.0.0.mod"}}} {
+	}{{specs[0].Snapshot, []string{"a.sh", "b.sh"}}, {*steps[1].Files, []string{"c.sh", "setup.sh"}},
+		{specs[0].Modules, []string{"a.test", "a.test/a", "a.test/a/@v", "a.test/a/@v/v1.0.0.mod"}}} {
 		data, err := storage.GetBlob(t.Context(), store, c.ref)
 		if err != nil {
 			t.Fatal(err)

@@ -16,8 +16,9 @@ import (
 	"github.com/rondo-rl/rondo/tasks"
 )
 
-// TakeTasks gives the run its tasks: those of a pack, whose files it puts into the store, or those of a file with a line for each. Without files to work on, the default
-// system prompt, which speaks of them, is left out. pack is what was read of a pack, nil of a file.
+// TakeTasks gives the run its tasks: those of a pack, whose files it puts into the store, or those
+// of a file with a line for each. Without files to work on, the default system prompt, which speaks
+// of them, is left out. pack is what was read of a pack, nil of a file.
 func (f *RunFile) TakeTasks(ctx context.Context, store storage.Store) (pack []*tasks.Task, err error) {
 	if filepath.Ext(f.TasksDir) == rowsExt {
 		if f.SystemPrompt == runfile.DefaultSystemPrompt {
@@ -42,8 +43,9 @@ const (
 	maxRow  = 1 << 20 // bytes
 )
 
-// ReadRows reads tasks without a workspace: JSON objects, one a line. "name" (row-1 and so on where there is none) and "instruction" are the task's; every other
-// field is for the run's environment and its reward function, and the agent does not see it.
+// ReadRows reads tasks without a workspace: JSON objects, one a line. "name" (row-1 and so on where
+// there is none) and "instruction" are the task's; every other field is for the run's environment
+// and its reward function, and the agent does not see it.
 func ReadRows(name string) ([]runfile.TaskSpec, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -11,12 +11,15 @@ import (
 
 // TestRows: a line is a task, and what the agent must not see is its data.
 func TestRows(t *testing.T) {
-	specs, err := readRows(strings.NewReader(`{"name": "sum", "instruction": "What is 1 + 1?", "answer": "2"}` + "\n\n" + `{"instruction": "Guess.", "number": 9007199254740993}` + "\n"))
+	specs, err := readRows(strings.NewReader(`{"name": "sum", "instruction": "What is 1 + 1?", "answer": "2"}` +
+		"\n\n" + `{"instruction": "Guess.", "number": 9007199254740993}` + "\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(specs) != 2 || specs[0].Name != "sum" || specs[1].Name != "row-3" || specs[0].Instruction != "What is 1 + 1?" ||
-		!reflect.DeepEqual(specs[0].Data, runfile.TaskData{"answer": "2"}) || specs[0].HasWorkspace() || specs[0].HasVerifier() || specs[0].Digest == specs[1].Digest {
+	if len(specs) != 2 || specs[0].Name != "sum" || specs[1].Name != "row-3" ||
+		specs[0].Instruction != "What is 1 + 1?" ||
+		!reflect.DeepEqual(specs[0].Data, runfile.TaskData{"answer": "2"}) || specs[0].HasWorkspace() ||
+		specs[0].HasVerifier() || specs[0].Digest == specs[1].Digest {
 		t.Errorf("%+v", specs)
 	}
 	if text, err := json.Marshal(specs[1].Data); err != nil || string(text) != `{"number":9007199254740993}` {

@@ -1,4 +1,5 @@
-// Package opening is what the opening of a run takes: the run file, packed tasks and the tools of listed servers.
+// Package opening is what the opening of a run takes: the run file, packed tasks and the
+// tools of listed servers.
 package opening
 
 import (
@@ -16,7 +17,8 @@ import (
 // RunFile is what a run file says beside the run's configuration.
 type RunFile struct {
 	runfile.RunConfig `yaml:",inline"`
-	// TasksDir is the task pack; the default pack when it is empty. In a run file it is relative to the file.
+	// TasksDir is the task pack; the default pack when it is empty. In a run file it
+	// is relative to the file.
 	TasksDir string `yaml:"tasks" absent:"the pack small"`
 }
 
@@ -60,7 +62,8 @@ func checkWritten(text []byte) error {
 	return runfile.CheckWritten(written, &RunFile{RunConfig: runfile.DefaultRunConfig()})
 }
 
-// PlainNumbers reads what YAML takes for a word: its numbers with an exponent need a point, 1.0e-8, which nobody knows.
+// PlainNumbers reads what YAML takes for a word: its numbers with an exponent need a point,
+// 1.0e-8, which nobody knows.
 func PlainNumbers(params map[string]any) {
 	for name, v := range params {
 		if text, ok := v.(string); ok {

@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/services/toolrunner"
 )
 
-// ListServers asks the servers of a run's tools what they offer, where the run file does not say it. Its tasks are in the store.
+// ListServers asks the servers of a run's tools what they offer, where the run file does not say
+// it. Its tasks are in the store.
 func ListServers(ctx context.Context, p *plane.Plane, run string, f *RunFile, s service.Settings) error {
 	if len(f.Tools.Servers) == 0 {
 		return nil
@@ -23,7 +24,8 @@ func ListServers(ctx context.Context, p *plane.Plane, run string, f *RunFile, s 
 	return toolrunner.ListTools(ctx, p.Store, opts, run, &f.RunConfig)
 }
 
-// AsListed gives a configuration the tools that its servers had when the run was opened, where it does not name them.
+// AsListed gives a configuration the tools that its servers had when the run was opened,
+// where it does not name them.
 func AsListed(cfg *runfile.RunConfig, opened runfile.RunConfig) {
 	servers := make([]toolset.Server, len(cfg.Tools.Servers))
 	for i, server := range cfg.Tools.Servers {

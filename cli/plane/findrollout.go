@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/export/episode"
 )
 
-// FindRollout reads a rollout's chain from its run's stream or archive. Without a run's name, the one run that has the rollout is meant.
+// FindRollout reads a rollout's chain from its run's stream or archive. Without a run's name, the
+// one run that has the rollout is meant.
 func FindRollout(ctx context.Context, p *Plane, run, rollout string) (*events.Rollout, error) {
 	if !runfile.ValidToken(rollout) {
 		return nil, fmt.Errorf("rollout %q: give an id such as g000003-1", app.Line(rollout, 80))
@@ -44,7 +45,8 @@ func FindRollout(ctx context.Context, p *Plane, run, rollout string) (*events.Ro
 	case len(in) == 0:
 		return nil, fmt.Errorf("no run has a rollout %s: `rondo run list` lists the runs", rollout)
 	case len(in) > 1:
-		return nil, fmt.Errorf("%d runs have a rollout %s: name one by --run (%s)", len(in), rollout, strings.Join(in, ", "))
+		return nil, fmt.Errorf("%d runs have a rollout %s: name one by --run (%s)", len(in),
+			rollout, strings.Join(in, ", "))
 	}
 	r, err := events.FoldRollout(found)
 	return &r, err

@@ -49,7 +49,8 @@ func (p *Plane) MustFeed(ctx context.Context, run, feed string) error {
 	return fmt.Errorf("run %s has no feed %q: it has %s", run, feed, strings.Join(names, ", "))
 }
 
-// MustPolicy says clearly that nobody knows a policy: nothing was published for it, and no run samples it, so nothing will be.
+// MustPolicy says clearly that nobody knows a policy: nothing was published for it, and no run
+// samples it, so nothing will be.
 func (p *Plane) MustPolicy(ctx context.Context, policy string) error {
 	_, _, err := weights.Current(ctx, p.Store, policy)
 	if !errors.Is(err, storage.ErrNotFound) {

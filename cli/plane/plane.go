@@ -1,4 +1,5 @@
-// Package plane finds or holds the plane that a command works with: its log, its store and the directory that they are in.
+// Package plane finds or holds the plane that a command works with: its log, its store and the
+// directory that they are in.
 package plane
 
 import (
@@ -26,8 +27,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/open"
 )
 
-// Plane is a log and a store that a command works with: external ones, those of a running plane in the
-// directory, or embedded ones of its own.
+// Plane is a log and a store that a command works with: external ones, those of a running plane in
+// the directory, or embedded ones of its own.
 type Plane struct {
 	Dir    string
 	Log    *eventlog.Log
@@ -45,7 +46,8 @@ type Plane struct {
 	natsMonitor string // "" when it is not known
 }
 
-// endpoint is what a process that holds a directory tells others about itself. Only the directory's owner can read it.
+// endpoint is what a process that holds a directory tells others about itself. Only the
+// directory's owner can read it.
 type endpoint struct {
 	NATS  string `json:"nats"` // nats://TOKEN@127.0.0.1:PORT: the token is needed to connect
 	Store string `json:"store"`
@@ -59,7 +61,8 @@ func EndpointFile(dir string) string { return filepath.Join(dir, "endpoint.json"
 // Connect finds the plane that the flags name.
 func Connect(ctx context.Context, g *app.Global) (*Plane, error) { return connect(ctx, g, holdsLog) }
 
-// ConnectRestoring is Connect that makes the log of a plane's directory anew where only a store is left.
+// ConnectRestoring is Connect that makes the log of a plane's directory anew
+// where only a store is left.
 func ConnectRestoring(ctx context.Context, g *app.Global) (*Plane, error) {
 	must := holdsStore
 	if g.Store != "" {
@@ -76,7 +79,8 @@ func connect(ctx context.Context, g *app.Global, must func(dir string) error) (*
 		return dial(ctx, g, g.NATS, g.Store, nil)
 	}
 	if g.Follows && !InUse(ctx, g.Dir) { // its own server would see nothing new, and keep a plane from starting
-		return nil, fmt.Errorf("no plane runs in %s, so there is nothing to follow: start one with `rondo up --dir %s`", g.Dir, g.Dir)
+		return nil, fmt.Errorf("no plane runs in %s, so there is nothing to follow: start one with `rondo up --dir %s`",
+			g.Dir, g.Dir)
 	}
 	p, err := Hold(ctx, g.Dir, HoldOptions{must: must, StoreURL: g.Store})
 	if !errors.Is(err, ErrInUse) {
@@ -102,7 +106,8 @@ func ConnectRun(ctx context.Context, g *app.Global, run string) (*Plane, error) 
 	return p, nil
 }
 
-// dial uses a server and a store that run elsewhere. With a dialer the server is that of a plane's directory.
+// dial uses a server and a store that run elsewhere. With a dialer the server is
+// that of a plane's directory.
 func dial(ctx context.Context, g *app.Global, natsURL, storeURL string, dialer *planeDialer) (*Plane, error) {
 	options, err := g.Access.Options()
 	if err != nil {
@@ -122,12 +127,14 @@ func dial(ctx context.Context, g *app.Global, natsURL, storeURL string, dialer *
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	conn, err := reach(ctx, g, natsURL, append(options, nats.Name("rondo"), nats.MaxReconnects(-1), nats.Timeout(5*time.Second), nats.ErrorHandler(app.TellRefusal))...)
+	conn, err := reach(ctx, g, natsURL, append(options, nats.Name("rondo"), nats.MaxReconnects(-1),
+		nats.Timeout(5*time.Second), nats.ErrorHandler(app.TellRefusal))...)
 	if err != nil {
 		store.Close()
 		return nil, fmt.Errorf("connect to NATS at %s: %w", app.Redacted(natsURL), app.WithoutSecrets(natsURL, err))
 	}
-	p := &Plane{Dir: g.Dir, Conn: conn, Store: store, URL: natsURL, waits: g.AwaitStreams, trusts: g.Outsider, storeURL: storeURL, natsMonitor: g.Access.Monitor, replicas: g.Replicas}
+	p := &Plane{Dir: g.Dir, Conn: conn, Store: store, URL: natsURL, waits: g.AwaitStreams, trusts: g.Outsider,
+		storeURL: storeURL, natsMonitor: g.Access.Monitor, replicas: g.Replicas}
 	waits := time.AfterFunc(silence, func() {
 		app.Logger(slog.LevelWarn).Warn("log not answered yet", "server", where, "waits", "for an answer of JetStream")
 	})
@@ -215,7 +222,8 @@ func (p *Plane) start(ctx context.Context, storeURL string, o HoldOptions) (err 
 		return fmt.Errorf("open the store: %w", err)
 	}
 	p.storeURL = storeURL
-	opts := embedded.Options{Dir: filepath.Join(p.Dir, logFolder), SyncInterval: o.Durability, Streams: eventlog.StreamSettings}
+	opts := embedded.Options{Dir: filepath.Join(p.Dir, logFolder), SyncInterval: o.Durability,
+		Streams: eventlog.StreamSettings}
 	if o.Listen {
 		opts.Listen, opts.Token = "127.0.0.1:0", newToken()
 	}
@@ -297,11 +305,12 @@ func ReadEndpoint(dir string) (endpoint, error) {
 	return e, nil
 }
 
-// lockPatience is how long a plane that starts waits for a short command that looks into its directory.
+// lockPatience is how long a plane that starts waits for a short command that
+// looks into its directory.
 const lockPatience = 15 * time.Second
 
-// lockDir takes the directory for this process; the kernel gives it back however the process ends. A patient
-// caller waits for a holder that is no plane itself.
+// lockDir takes the directory for this process; the kernel gives it back however the process ends.
+// A patient caller waits for a holder that is no plane itself.
 func lockDir(ctx context.Context, dir string, patient bool) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -361,7 +370,8 @@ func (p *Plane) Close() {
 		p.Store.Close()
 	}
 	if p.lock != nil {
-		// Closing alone would leave it to a process that is being started, and has not closed what it inherited.
+		// Closing alone would leave it to a process that is being started, and has not
+		// closed what it inherited.
 		_ = unix.Flock(int(p.lock.Fd()), unix.LOCK_UN)
 		p.lock.Close()
 	}

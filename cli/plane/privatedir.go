@@ -14,8 +14,9 @@ import (
 	"github.com/rondo-rl/rondo/storage/durable"
 )
 
-// PrivateDir makes a directory that its owner alone can enter, or takes other users' rights to an existing one away. The
-// directory of a plane holds the token of its log: whoever can read it can open runs. A directory or a link of another user is an error.
+// PrivateDir makes a directory that its owner alone can enter, or takes other users' rights to an
+// existing one away. The directory of a plane holds the token of its log: whoever can read it can
+// open runs. A directory or a link of another user is an error.
 func PrivateDir(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -36,7 +37,8 @@ func PrivateDir(dir string) error {
 	return nil
 }
 
-// ownDir checks that a directory, and the link that leads to it, are this user's. What is not there is nobody's.
+// ownDir checks that a directory, and the link that leads to it, are this user's. What
+// is not there is nobody's.
 func ownDir(dir string) error {
 	for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
 		info, err := look(dir)
@@ -76,7 +78,8 @@ func newToken() string {
 	return hex.EncodeToString(secret[:])
 }
 
-// LastingToken is the secret in a file that its owner alone can read. A file that is missing is made, with a new secret.
+// LastingToken is the secret in a file that its owner alone can read. A file that is missing is
+// made, with a new secret.
 func LastingToken(file string) (string, error) {
 	info, err := os.Lstat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,13 +101,14 @@ func LastingToken(file string) (string, error) {
 	}
 	token := strings.TrimSpace(string(data))
 	if len(token) < ShortestToken {
-		return "", fmt.Errorf("%s holds no key of at least %d characters: remove it, and a new one is made", file, ShortestToken)
+		return "", fmt.Errorf("%s holds no key of at least %d characters: remove it, and a new one is made", file,
+			ShortestToken)
 	}
 	return token, nil
 }
 
-// writePrivate replaces a file by one that its owner alone can read, whatever the rights of the old one were. A power cut leaves the old
-// file or the new one, and after the return the new one.
+// writePrivate replaces a file by one that its owner alone can read, whatever the rights of the old
+// one were. A power cut leaves the old file or the new one, and after the return the new one.
 func writePrivate(file string, data []byte) error {
 	temp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-") // mode 0600
 	if err != nil {

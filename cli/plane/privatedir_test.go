@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 )
 
-// TestStrangerCannotConnect: another user of the machine reaches the port of a plane, and nothing else.
+// TestStrangerCannotConnect: another user of the machine reaches the port of a
+// plane, and nothing else.
 func TestStrangerCannotConnect(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plane")
 	if err := os.Mkdir(dir, 0o777); err != nil {
@@ -65,7 +66,8 @@ func TestStrangerCannotConnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	if token, _, _ := strings.Cut(strings.TrimPrefix(e.NATS, "nats://"), "@"); len(token) != 64 || strings.Contains(app.Redacted(e.NATS), token) {
+	if token, _, _ := strings.Cut(strings.TrimPrefix(e.NATS, "nats://"), "@"); len(token) != 64 ||
+		strings.Contains(app.Redacted(e.NATS), token) {
 		t.Errorf("the token has %d characters, and %s is shown", len(token), app.Redacted(e.NATS))
 	}
 }
@@ -108,7 +110,8 @@ func TestGatewayKeyFile(t *testing.T) {
 		"readable": func() error { return os.Chmod(file, 0o644) },
 		"short":    func() error { return os.WriteFile(file, []byte("short\n"), 0o600) },
 		"a link": func() error {
-			return errors.Join(os.WriteFile(file+".other", []byte(key), 0o600), os.Remove(file), os.Symlink(file+".other", file))
+			return errors.Join(os.WriteFile(file+".other", []byte(key), 0o600), os.Remove(file),
+				os.Symlink(file+".other", file))
 		},
 		"a pipe": func() error { return errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600)) },
 	} {

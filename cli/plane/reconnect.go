@@ -18,16 +18,20 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// lostPatience is how long a command that ends by itself waits for a lost connection. One that follows a run waits for ever.
+// lostPatience is how long a command that ends by itself waits for a lost connection. One that
+// follows a run waits for ever.
 var lostPatience = 30 * time.Second
 
-// silence is after what time a command says that a server has taken its connection and answers nothing.
+// silence is after what time a command says that a server has taken its
+// connection and answers nothing.
 var silence = 2 * time.Second
 
-// A server that answers no ping within twice this interval is taken for lost: a stopped process keeps its connections.
+// A server that answers no ping within twice this interval is taken for lost: a stopped
+// process keeps its connections.
 const pingInterval = 10 * time.Second
 
-// planeDialer dials the plane of a directory wherever it listens now: one that was restarted has another port and another token.
+// planeDialer dials the plane of a directory wherever it listens now: one that was restarted has
+// another port and another token.
 type planeDialer struct {
 	dir string
 
@@ -35,7 +39,8 @@ type planeDialer struct {
 	token string
 }
 
-// Dial implements [nats.CustomDialer]. The address is the one that the connection began with, and is not used.
+// Dial implements [nats.CustomDialer]. The address is the one that the connection
+// began with, and is not used.
 func (d *planeDialer) Dial(network, _ string) (net.Conn, error) {
 	e, err := ReadEndpoint(d.dir)
 	if err == nil && unix.Kill(e.PID, 0) != nil {
@@ -72,7 +77,8 @@ func (d *planeDialer) Options() []nats.Option {
 // errLost: the connection to the log was lost and did not come back.
 var errLost = errors.New("the connection to the log is lost")
 
-// watchConnection are the options of a connection whose loss is said, and ends the command unless it follows a run.
+// watchConnection are the options of a connection whose loss is said, and ends the command
+// unless it follows a run.
 func watchConnection(g *app.Global, where string) []nats.Option {
 	var mu sync.Mutex
 	var giveUp *time.Timer
@@ -87,7 +93,8 @@ func watchConnection(g *app.Global, where string) []nats.Option {
 			return
 		}
 		giveUp = time.AfterFunc(lostPatience, func() {
-			g.Cancel(fmt.Errorf("%w: %s has not answered for %s: see that it runs, and start the command again", errLost, where, lostPatience))
+			g.Cancel(fmt.Errorf("%w: %s has not answered for %s: see that it runs, and start the command again",
+				errLost, where, lostPatience))
 		})
 	}
 	back := func(*nats.Conn) {
@@ -105,13 +112,15 @@ func watchConnection(g *app.Global, where string) []nats.Option {
 	}
 }
 
-// Between the tries of a command that waits for its first connection. It tells of the first try and of each minute.
+// Between the tries of a command that waits for its first connection. It tells of the
+// first try and of each minute.
 const (
 	reachAgain = 2 * time.Second
 	reachTold  = 30 // tries
 )
 
-// reach connects to a server. A service is often started beside its log, so it waits for one that does not answer yet; one that refuses it is an error.
+// reach connects to a server. A service is often started beside its log, so it waits for one that
+// does not answer yet; one that refuses it is an error.
 func reach(ctx context.Context, g *app.Global, natsURL string, options ...nats.Option) (*nats.Conn, error) {
 	for tries := 0; ; tries++ {
 		conn, err := nats.Connect(natsURL, options...)
@@ -119,7 +128,8 @@ func reach(ctx context.Context, g *app.Global, natsURL string, options ...nats.O
 			return conn, err
 		}
 		if tries%reachTold == 0 {
-			app.Logger(slog.LevelWarn).Warn("log not reached", "server", app.Redacted(natsURL), "retry_in", reachAgain, "error", app.WithoutSecrets(natsURL, err))
+			app.Logger(slog.LevelWarn).Warn("log not reached", "server", app.Redacted(natsURL), "retry_in", reachAgain,
+				"error", app.WithoutSecrets(natsURL, err))
 		}
 		if !retry.Sleep(ctx, reachAgain) {
 			return nil, ctx.Err()
@@ -130,10 +140,12 @@ func reach(ctx context.Context, g *app.Global, natsURL string, options ...nats.O
 // unreached reports whether a connection failed because nobody answered.
 func unreached(err error) bool {
 	var network net.Error // also of looking the name up
-	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF) || errors.As(err, &network)
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF) ||
+		errors.As(err, &network)
 }
 
-// LostOr is why a command ended early where it lost its connection, and else the command's own error.
+// LostOr is why a command ended early where it lost its connection, and else
+// the command's own error.
 func LostOr(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errLost) {
 		return cause

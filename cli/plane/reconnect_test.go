@@ -20,7 +20,8 @@ import (
 	"github.com/rondo-rl/rondo/events/embedded"
 )
 
-// TestLostConnection: a command that ends by itself does not wait for ever for a server that is gone, and one that follows does.
+// TestLostConnection: a command that ends by itself does not wait for ever for a server that is
+// gone, and one that follows does.
 func TestLostConnection(t *testing.T) {
 	before := lostPatience
 	lostPatience = 50 * time.Millisecond
@@ -68,7 +69,8 @@ func (l *late) Dial(network, address string) (net.Conn, error) {
 	return net.Dial(network, address)
 }
 
-// TestLogThatComesLater: a service waits for a log that does not answer yet, until it is asked to end; another command does not wait. One that is refused does not either.
+// TestLogThatComesLater: a service waits for a log that does not answer yet, until it is asked to
+// end; another command does not wait. One that is refused does not either.
 func TestLogThatComesLater(t *testing.T) {
 	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0", Token: newToken()})
 	if err != nil {
@@ -98,17 +100,20 @@ func TestLogThatComesLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := reach(t.Context(), waits, "nats://"+at.Host, nats.Token("another")); !errors.Is(err, nats.ErrAuthorization) {
+	if _, err := reach(t.Context(), waits, "nats://"+at.Host,
+		nats.Token("another")); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("a service whose keys are refused gets %v", err)
 	}
 }
 
-// TestSilentLog: a command that waits for a server which takes the connection and answers nothing says what it waits for.
+// TestSilentLog: a command that waits for a server which takes the connection and answers
+// nothing says what it waits for.
 func TestSilentLog(t *testing.T) {
 	before, stderr := silence, os.Stderr
 	silence = time.Millisecond
 	t.Cleanup(func() { silence, os.Stderr = before, stderr })
-	mute, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})
+	mute, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT,
+		NoLog: true, NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/weights"
 )
 
-// Segments lists a run's segments by the catalogue, or by the store where the catalogue does not know them; none are an error.
+// Segments lists a run's segments by the catalogue, or by the store where the catalogue does not
+// know them; none are an error.
 func Segments(ctx context.Context, log *eventlog.Log, run string) ([]events.SegmentSealed, error) {
 	if !events.ValidRun(run) {
 		return nil, fmt.Errorf("there is no run %q: `rondo run list` lists the runs", run)
@@ -31,7 +32,8 @@ func Segments(ctx context.Context, log *eventlog.Log, run string) ([]events.Segm
 	return sealed, nil
 }
 
-// AwaitNoDecider returns when nobody decides in a run. Nobody else works on a plane whose directory this process holds.
+// AwaitNoDecider returns when nobody decides in a run. Nobody else works on a plane whose
+// directory this process holds.
 func (p *Plane) AwaitNoDecider(ctx context.Context, run string) error {
 	if p.server != nil {
 		return nil
@@ -39,7 +41,8 @@ func (p *Plane) AwaitNoDecider(ctx context.Context, run string) error {
 	return pipeline.AwaitNoDecider(ctx, p.Log, run)
 }
 
-// ListStored lists the version of a run's policy that the store has. The archive ends before it where it was published behind the last segment.
+// ListStored lists the version of a run's policy that the store has. The archive ends before it
+// where it was published behind the last segment.
 func ListStored(ctx context.Context, log *eventlog.Log, run string) error {
 	cfg, err := log.Config(ctx, run)
 	if err != nil {

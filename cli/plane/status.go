@@ -26,7 +26,8 @@ func (p *Plane) Watch(ctx context.Context, l *slog.Logger, metrics prometheus.Re
 		disks = append(disks, p.storeURL)
 	}
 	m, err := health.New(health.Options{
-		Log: p.Log.Streams, Conn: p.Conn, Logger: l, Metrics: metrics, Server: p.server, NATSMonitor: p.natsMonitor, Disks: disks, LocalStore: local,
+		Log: p.Log.Streams, Conn: p.Conn, Logger: l, Metrics: metrics, Server: p.server, NATSMonitor: p.natsMonitor,
+		Disks: disks, LocalStore: local,
 	})
 	if err != nil {
 		return nil, err
@@ -35,8 +36,9 @@ func (p *Plane) Watch(ctx context.Context, l *slog.Logger, metrics prometheus.Re
 	return m, nil
 }
 
-// StatusHandler serves what a process says of itself: its metrics, its profiles, and whether it can do its work. /healthz answers at once by what is known,
-// /readyz asks log and store first. Neither is a reason to restart the process, which goes on by itself.
+// StatusHandler serves what a process says of itself: its metrics, its profiles, and whether it can
+// do its work. /healthz answers at once by what is known, /readyz asks log and store first. Neither
+// is a reason to restart the process, which goes on by itself.
 func StatusHandler(metrics prometheus.Gatherer, m *health.Monitor) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
@@ -57,7 +59,8 @@ func StatusHandler(metrics prometheus.Gatherer, m *health.Monitor) http.Handler 
 	return mux
 }
 
-// NewMetrics is a registry that has the metrics of Go and of the process: its memory, file descriptors and time.
+// NewMetrics is a registry that has the metrics of Go and of the process: its memory,
+// file descriptors and time.
 func NewMetrics() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -113,8 +116,9 @@ func AskPlane(ctx context.Context, base string) ([]health.Outage, error) {
 	return outages, nil
 }
 
-// OutagesOf are those of the plane that a command is connected to, as far as they can be learnt: from the process that runs it, from its
-// server's monitoring port, or from the server in this process.
+// OutagesOf are those of the plane that a command is connected to, as far as they can
+// be learnt: from the process that runs it, from its server's monitoring port, or from
+// the server in this process.
 func OutagesOf(ctx context.Context, p *Plane) ([]health.Outage, error) {
 	switch {
 	case p.server != nil:

@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/cli/plane"
 )
 
-// TestStatusServesTheProcess: the address of the metrics has those of the process and its profiles, and not how it was started.
+// TestStatusServesTheProcess: the address of the metrics has those of the process and its profiles,
+// and not how it was started.
 func TestStatusServesTheProcess(t *testing.T) {
 	handler := plane.StatusHandler(plane.NewMetrics(), nil)
 	for path, want := range map[string]string{

@@ -84,7 +84,8 @@ func replayAs(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, o r
 	if err != nil {
 		return err
 	}
-	return printReplayed(cmd.OutOrStdout(), g, replayed{Run: o.as, Of: run, RerunResult: result, Seconds: time.Since(began).Seconds()})
+	return printReplayed(cmd.OutOrStdout(), g, replayed{Run: o.as, Of: run, RerunResult: result,
+		Seconds: time.Since(began).Seconds()})
 }
 
 func printReplayed(w io.Writer, g *app.Global, r replayed) error {

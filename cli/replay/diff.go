@@ -51,8 +51,10 @@ const shownGroups = 20
 
 func printDiff(w io.Writer, d books.Diff) error {
 	fmt.Fprintf(w, "%d rollouts of both runs, %d of %s alone, %d of %s alone\n", d.Both, d.OnlyA, d.A, d.OnlyB, d.B)
-	fmt.Fprintf(w, "trained on by both: %d, by %s alone: %d, by %s alone: %d\n", d.TrainedBoth, d.A, d.TrainedOnlyA, d.B, d.TrainedOnlyB)
-	fmt.Fprintf(w, "%d advantages differ, by %.4f on average; %d have the other sign\n", d.Changed, d.MeanChange, d.SignFlips)
+	fmt.Fprintf(w, "trained on by both: %d, by %s alone: %d, by %s alone: %d\n", d.TrainedBoth, d.A,
+		d.TrainedOnlyA, d.B, d.TrainedOnlyB)
+	fmt.Fprintf(w, "%d advantages differ, by %.4f on average; %d have the other sign\n", d.Changed,
+		d.MeanChange, d.SignFlips)
 	t := app.NewColumns(w)
 	if len(d.Groups) > 0 {
 		fmt.Fprintf(t, "\nGROUP\tTASK\tROLLOUT\tREWARD\t→\tADVANTAGE\t→\tOUTCOME\t→\n")
@@ -63,7 +65,8 @@ func printDiff(w io.Writer, d books.Diff) error {
 			break
 		}
 		for _, m := range g.Members {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%.3f\t%.3f\t%.4f\t%.4f\t%s\t%s\n", g.Group, g.Task, m.Rollout, m.A.Reward, m.B.Reward, m.A.Advantage, m.B.Advantage, where(m.A), where(m.B))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%.3f\t%.3f\t%.4f\t%.4f\t%s\t%s\n", g.Group, g.Task, m.Rollout, m.A.Reward,
+				m.B.Reward, m.A.Advantage, m.B.Advantage, where(m.A), where(m.B))
 		}
 	}
 	if len(d.Batches) > 0 {

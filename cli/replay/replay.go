@@ -50,7 +50,8 @@ workspaces (--rerun-verifiers), with the tests of another task pack (--tasks). R
   rondo replay demo-1 --as demo-1-mended --from scores --tasks ./tasks-with-mended-tests
   rondo diff demo-1 demo-1-rloo`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			cmd.Flags().Visit(func(f *pflag.Flag) { o.given = append(o.given, f.Name) }) // before the environment and files set others
+			// before the environment and files set others
+			cmd.Flags().Visit(func(f *pflag.Flag) { o.given = append(o.given, f.Name) })
 			return cobra.ExactArgs(1)(cmd, args)
 		},
 		PreRunE: o.check,
@@ -67,19 +68,23 @@ workspaces (--rerun-verifiers), with the tests of another task pack (--tasks). R
 	flags := cmd.Flags()
 	flags.BoolVar(&o.verify, "verify", false, "recompute every decided fact and compare")
 	flags.BoolVar(&o.tools, "tools", false, "run every recorded tool call and verifier again and compare")
-	flags.StringSliceVar(&o.rollouts, "rollouts", nil, "with --tools: how many rollouts, or the ids of some (default: all)")
+	flags.StringSliceVar(&o.rollouts, "rollouts", nil,
+		"with --tools: how many rollouts, or the ids of some (default: all)")
 	flags.IntVar(&o.slots, "slots", o.slots, "rollouts whose tools or verifiers run at once")
 	flags.StringVar(&o.as, "as", "", "make a new run of this name")
 	flags.StringArrayVar(&o.set, "set", nil, "with --as: change a setting of the new run: PATH=VALUE, as in a run file")
-	flags.StringVar(&o.from, "from", replay.FromAdvantages, "with --as: first stage that is made again: scores, advantages or batches")
-	flags.BoolVar(&o.rerun, "rerun-verifiers", false, "with --from scores: run the verifiers again instead of composing what they reported")
+	flags.StringVar(&o.from, "from", replay.FromAdvantages,
+		"with --as: first stage that is made again: scores, advantages or batches")
+	flags.BoolVar(&o.rerun, "rerun-verifiers", false,
+		"with --from scores: run the verifiers again instead of composing what they reported")
 	flags.StringVar(&o.tasks, "tasks", "", "with --from scores: run the verifiers with the tests of this task pack")
 	flags.Uint64Var(&o.to, "to", 0, "with --as: last sequence that is copied (default: all)")
 	o.AddSandboxFlags(cmd)
 	return cmd
 }
 
-// check refuses flags that do not go together: one that is not heeded would let a replay look like what it is not.
+// check refuses flags that do not go together: one that is not heeded would let a replay
+// look like what it is not.
 func (o *replayOptions) check(cmd *cobra.Command, _ []string) error {
 	modes := 0
 	for _, chosen := range []bool{o.verify, o.tools, o.as != ""} {
@@ -92,7 +97,8 @@ func (o *replayOptions) check(cmd *cobra.Command, _ []string) error {
 	}
 	for flag, ok := range map[string]bool{
 		"set": o.as != "", "from": o.as != "", "to": o.as != "", "rollouts": o.tools,
-		"rerun-verifiers": o.from == replay.FromScores && o.as != "", "tasks": o.from == replay.FromScores && o.as != "",
+		"rerun-verifiers": o.from == replay.FromScores && o.as != "",
+		"tasks":           o.from == replay.FromScores && o.as != "",
 	} {
 		if slices.Contains(o.given, flag) && !ok {
 			return fmt.Errorf("--%s does not go with the other flags: %s", flag, cmd.Flag(flag).Usage)
@@ -104,7 +110,8 @@ func (o *replayOptions) check(cmd *cobra.Command, _ []string) error {
 	for _, setting := range o.set {
 		path, _, _ := strings.Cut(setting, "=")
 		if section, _, _ := strings.Cut(path, "."); section == replay.ScorerSection && o.from != replay.FromScores {
-			return fmt.Errorf("--set %.80q: recorded rewards are kept unless scores are made again: add --from %s", setting, replay.FromScores)
+			return fmt.Errorf("--set %.80q: recorded rewards are kept unless scores are made again: add --from %s",
+				setting, replay.FromScores)
 		}
 	}
 	return nil

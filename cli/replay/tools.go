@@ -41,7 +41,8 @@ func replayTools(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string, 
 	}
 	switch {
 	case t.Differences > 0:
-		return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("replay of %s: %d differences in %d rollouts", run, t.Differences, t.Different)}
+		return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("replay of %s: %d differences in %d rollouts",
+			run, t.Differences, t.Different)}
 	case len(t.Errors) > 0:
 		return fmt.Errorf("replay of %s: %d rollouts could not be run again: %s", run, len(t.Errors), t.Errors[0])
 	}

@@ -31,7 +31,8 @@ func replayVerify(cmd *cobra.Command, g *app.Global, p *plane.Plane, run string)
 		err = printVerification(cmd.OutOrStdout(), v)
 	}
 	if err == nil && v.Differences > 0 {
-		err = &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("replay of %s: %d differences", run, v.Differences)}
+		err = &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("replay of %s: %d differences", run,
+			v.Differences)}
 	}
 	return err
 }
@@ -41,7 +42,8 @@ func printVerification(w io.Writer, v replay.Verification) error {
 		fmt.Fprintf(w, "%s: %d facts recomputed\n", name, v.Checked[name])
 	}
 	for _, d := range v.Details {
-		fmt.Fprintf(w, "%s at sequence %d: %s was %s, comes out as %s\n", d.Event, d.Sequence, d.Field, d.Recorded, d.Recomputed)
+		fmt.Fprintf(w, "%s at sequence %d: %s was %s, comes out as %s\n", d.Event, d.Sequence, d.Field,
+			d.Recorded, d.Recomputed)
 	}
 	if more := v.Differences - len(v.Details); more > 0 {
 		fmt.Fprintf(w, "… and %d more\n", more)

@@ -41,7 +41,8 @@ type continued struct {
 func newRunContinue(g *app.Global) *cobra.Command {
 	o := continuing{Settings: service.DefaultSettings()}
 	cmd := &cobra.Command{
-		Use: "continue OLD --as NEW", Short: "Open a run that goes on where another one ended", Args: cobra.ExactArgs(1),
+		Use: "continue OLD --as NEW", Short: "Open a run that goes on where another one ended",
+		Args: cobra.ExactArgs(1),
 		Long: `Continue opens a run with the tasks and the run file of another one, or with those of --file, and takes along what that run has learnt: the pass
 rates of its curriculum, the baselines of its tasks, the tasks that do not fit into the server's context, its policy's version, and how many
 tasks it has drawn. The new run's first event holds all of this, so the new run can be audited and replayed without the old one.
@@ -66,7 +67,8 @@ Repeating the command is safe: it makes one run.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.as, "as", "", "name of the new run")
-	f.StringVar(&o.file, "file", "", "run file (YAML) in place of the old run's; without tasks in it, the old run's tasks stay")
+	f.StringVar(&o.file, "file", "",
+		"run file (YAML) in place of the old run's; without tasks in it, the old run's tasks stay")
 	f.StringArrayVar(&o.set, "set", nil, "change a setting of the run file, path=value; may be repeated")
 	_ = cmd.MarkFlagRequired("as")
 	o.AddSandboxFlags(cmd)
@@ -75,12 +77,14 @@ Repeating the command is safe: it makes one run.`,
 }
 
 func printContinued(w io.Writer, c continued) error {
-	_, err := fmt.Fprintf(w, "run %s continues %s (%s) as it was at event %d: policy version %d, %d tasks, %d pass rates, %d baselines, %d tasks that do not fit\n",
+	_, err := fmt.Fprintf(w,
+		"run %s continues %s (%s) as it was at event %d: policy version %d, %d tasks, %d pass rates, %d baselines, %d tasks that do not fit\n",
 		c.Run, c.Continues, c.State, c.Until, c.PolicyVersion, c.Tasks, c.PassRates, c.Baselines, c.Misfits)
 	return err
 }
 
-// continueRun opens the new run. Where an earlier call of the command has opened it, it states the same again.
+// continueRun opens the new run. Where an earlier call of the command has opened it,
+// it states the same again.
 func continueRun(ctx context.Context, p *plane.Plane, old string, o continuing) (continued, error) {
 	if !events.ValidRun(o.as) || o.as == old {
 		return continued{}, fmt.Errorf("--as %q: use another name of letters, digits, - and _, at most 64", o.as)
@@ -156,7 +160,8 @@ func nextRunFile(ctx context.Context, p *plane.Plane, old string, o continuing) 
 	return f, f.Check()
 }
 
-// openedBefore is the event of old until which a run counts that continues it already; 0 where there is no such run.
+// openedBefore is the event of old until which a run counts that continues it already; 0
+// where there is no such run.
 func openedBefore(ctx context.Context, log *eventlog.Log, old, run string) (until uint64, err error) {
 	first, err := log.Event(ctx, run, 1)
 	if errors.Is(err, eventlog.ErrNotFound) {
@@ -175,10 +180,11 @@ func openedBefore(ctx context.Context, log *eventlog.Log, old, run string) (unti
 	return opened.Continues.Until, nil
 }
 
-// submitContinued states the opening, under an ID of its own: another call may state the same, and is refused or answered by itself. The intake takes equal
-// content once.
+// submitContinued states the opening, under an ID of its own: another call may state the same, and
+// is refused or answered by itself. The intake takes equal content once.
 func submitContinued(ctx context.Context, p *plane.Plane, run string, opened events.RunOpened) error {
-	_, err := plane.Submit(ctx, p, eventlog.Submission{Run: run, Type: events.RunOpenedType, Entity: run, Data: opened, ID: nats.NewInbox()[7:]})
+	_, err := plane.Submit(ctx, p, eventlog.Submission{Run: run, Type: events.RunOpenedType, Entity: run, Data: opened,
+		ID: nats.NewInbox()[7:]})
 	return err
 }
 

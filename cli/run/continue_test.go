@@ -30,7 +30,8 @@ func learns(cfg *runfile.RunConfig) {
 // goesOn runs `rondo run continue first --as second` with flags.
 func goesOn(t *testing.T, dir string, flags ...string) (continued, error) {
 	t.Helper()
-	out, err := clitest.Run(t, New, append([]string{"--dir", dir, "--json", "run", "continue", "first", "--as", "second"}, flags...)...)
+	out, err := clitest.Run(t, New, append([]string{"--dir", dir, "--json", "run", "continue", "first", "--as",
+		"second"}, flags...)...)
 	var c continued
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &c)
@@ -43,8 +44,9 @@ func openingOf(t *testing.T, log *eventlog.Log, run string) events.RunOpened {
 	return servicetest.WaitData[events.RunOpened](t, log, run, events.RunOpenedType, run)
 }
 
-// TestContinue: a run that continues another one draws its tasks, and compares their first groups, by what that one has learnt. It is replayed and audited by
-// its own log alone, and the old run stays as it is.
+// TestContinue: a run that continues another one draws its tasks, and compares their first
+// groups, by what that one has learnt. It is replayed and audited by its own log alone, and
+// the old run stays as it is.
 func TestContinue(t *testing.T) {
 	r := clitest.NewRecordedWith(t, learns, clitest.Deciding...)
 	r.Publish(events.Catalogue, 3)
@@ -59,11 +61,13 @@ func TestContinue(t *testing.T) {
 	servicetest.CloseRun(t, r.Log, "first")
 	before := len(servicetest.All(t, r.Log, "first"))
 	answer, err := goesOn(t, r.Dir)
-	if err != nil || answer.PolicyVersion != 3 || answer.PassRates != 2 || answer.Baselines != 2 || answer.State != "closed" {
+	if err != nil || answer.PolicyVersion != 3 || answer.PassRates != 2 || answer.Baselines != 2 ||
+		answer.State != "closed" {
 		t.Fatalf("%+v, %v", answer, err)
 	}
 	learnt := openingOf(t, r.Log, "second").Continues
-	if learnt.Groups != 2 || learnt.Drawn != 2 || learnt.Steps["trainer"] < 1 || *learnt.Tasks["fix-a"].PassRate != 1 || *learnt.Tasks["fix-b"].PassRate != 0.5 {
+	if learnt.Groups != 2 || learnt.Drawn != 2 || learnt.Steps["trainer"] < 1 || *learnt.Tasks["fix-a"].PassRate != 1 ||
+		*learnt.Tasks["fix-b"].PassRate != 0.5 {
 		t.Errorf("it takes along %+v", learnt)
 	}
 	cfg, err := r.Log.Config(t.Context(), "first")
@@ -88,7 +92,8 @@ func TestContinue(t *testing.T) {
 		r.Score(events.RolloutID("g000001", i), task, 3, 1)
 	}
 	completed := servicetest.WaitData[events.GroupCompleted](t, r.Log, "second", events.GroupCompletedType, "g000001")
-	if want := 1 - *learnt.Tasks[task].Baseline; *learnt.Tasks[task].Baseline == 0 || math.Abs(completed.Members[0].Advantage-want) > 1e-12 {
+	if want := 1 - *learnt.Tasks[task].Baseline; *learnt.Tasks[task].Baseline == 0 ||
+		math.Abs(completed.Members[0].Advantage-want) > 1e-12 {
 		t.Errorf("the first advantage of %s is %g, want %g", task, completed.Members[0].Advantage, want)
 	}
 	servicetest.CloseRun(t, r.Log, "second")
@@ -102,11 +107,13 @@ func TestContinue(t *testing.T) {
 		t.Errorf("%v, %v", report.Findings, err)
 	}
 	for _, e := range servicetest.All(t, r.Log, "first")[before:] {
-		if e.Source != topology.TrainerFeeder+"/trainer" && e.Source != topology.TrainerFeeder+"/shadow" { // which composes what is left
+		// which composes what is left
+		if e.Source != topology.TrainerFeeder+"/trainer" && e.Source != topology.TrainerFeeder+"/shadow" {
 			t.Errorf("the old run has %s of %s", e.ID, e.Source)
 		}
 	}
-	if out, err := clitest.Run(t, New, "--dir", r.Dir, "run", "show", "second"); err != nil || !strings.Contains(out, "continues: first\n") {
+	if out, err := clitest.Run(t, New, "--dir", r.Dir, "run", "show", "second"); err != nil ||
+		!strings.Contains(out, "continues: first\n") {
 		t.Errorf("%s, %v", out, err)
 	}
 }
@@ -123,7 +130,8 @@ func drawn(t *testing.T, log *eventlog.Log, run string, hard map[string]int) (gr
 	return groups
 }
 
-// TestContinueArchived: what an archived run has learnt is in its archive. Flags change the run file, and what does not hold then is left out.
+// TestContinueArchived: what an archived run has learnt is in its archive. Flags change the run
+// file, and what does not hold then is left out.
 func TestContinueArchived(t *testing.T) {
 	r := clitest.NewRecordedWith(t, learns, clitest.Deciding...)
 	r.Whole(1, "fix-a", 0, 1, 1)
@@ -137,7 +145,8 @@ func TestContinueArchived(t *testing.T) {
 	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {
 		t.Fatal(err)
 	}
-	file := clitest.Write(t, t.TempDir()+"/run.yaml", "policy: small\nendpoint: builtin\nmin_verifier: in-process-without-canaries\ncurriculum: {}\nadvantage: {estimator: rae, params: {decay: 0.5}}\nshaping: {soft_overlong: {max_tokens: 1000, buffer: 10}}\n")
+	file := clitest.Write(t, t.TempDir()+"/run.yaml",
+		"policy: small\nendpoint: builtin\nmin_verifier: in-process-without-canaries\ncurriculum: {}\nadvantage: {estimator: rae, params: {decay: 0.5}}\nshaping: {soft_overlong: {max_tokens: 1000, buffer: 10}}\n")
 	for _, c := range []struct {
 		name, flags      string
 		rates, baselines int
@@ -148,12 +157,14 @@ func TestContinueArchived(t *testing.T) {
 		{"no-curriculum", "--set curriculum=null", 0, 1},
 		{"by-file", "--file " + file, 1, 1},
 	} {
-		out, err := clitest.Run(t, New, append(strings.Fields("--dir "+r.Dir+" --json run continue first --as "+c.name), strings.Fields(c.flags)...)...)
+		out, err := clitest.Run(t, New, append(strings.Fields("--dir "+r.Dir+" --json run continue first --as "+c.name),
+			strings.Fields(c.flags)...)...)
 		var got continued
 		if err == nil {
 			err = json.Unmarshal([]byte(out), &got)
 		}
-		if err != nil || got.State != "archived" || got.PassRates != c.rates || got.Baselines != c.baselines || got.Tasks != 2 {
+		if err != nil || got.State != "archived" || got.PassRates != c.rates ||
+			got.Baselines != c.baselines || got.Tasks != 2 {
 			t.Errorf("%s: %+v, %v", c.name, got, err)
 			continue
 		}
@@ -163,13 +174,15 @@ func TestContinueArchived(t *testing.T) {
 		}
 	}
 	for _, flags := range []string{"--as first", "--as _", "--as new --set nothing=1", "--as new --set steps=-1"} {
-		if out, err := clitest.Run(t, New, append(strings.Fields("--dir "+r.Dir+" run continue first"), strings.Fields(flags)...)...); err == nil {
+		if out, err := clitest.Run(t, New, append(strings.Fields("--dir "+r.Dir+" run continue first"),
+			strings.Fields(flags)...)...); err == nil {
 			t.Errorf("%s: %s", flags, out)
 		}
 	}
 }
 
-// TestContinueRepeated: the command makes one run, however often it is called and wherever it dies, also while the old run's rollouts go on.
+// TestContinueRepeated: the command makes one run, however often it is called and wherever it dies,
+// also while the old run's rollouts go on.
 func TestContinueRepeated(t *testing.T) {
 	r := clitest.NewRecordedWith(t, learns, clitest.Deciding[1:]...)
 	r.Whole(1, "fix-a", 0, 1, 1)
@@ -187,7 +200,8 @@ func TestContinueRepeated(t *testing.T) {
 	dying, die := context.WithCancel(t.Context())
 	var calls sync.WaitGroup
 	calls.Go(func() {
-		_, _ = r.Log.Submitter.Submit(dying, eventlog.Submission{Run: "second", Type: events.RunOpenedType, Entity: "second", Data: events.RunOpened{Config: cfg, Continues: learnt}, ID: "died"})
+		_, _ = r.Log.Submitter.Submit(dying, eventlog.Submission{Run: "second", Type: events.RunOpenedType,
+			Entity: "second", Data: events.RunOpened{Config: cfg, Continues: learnt}, ID: "died"})
 	})
 	env := servicetest.Env(t, r.Log)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })
@@ -208,7 +222,8 @@ func TestContinueRepeated(t *testing.T) {
 	if all := servicetest.All(t, r.Log, "second"); len(all) != 1 {
 		t.Errorf("the new run has %v", servicetest.IDs(all))
 	}
-	if _, err := goesOn(t, r.Dir, "--set", "steps=3"); err == nil || !strings.Contains(err.Error(), "another configuration") {
+	if _, err := goesOn(t, r.Dir, "--set", "steps=3"); err == nil ||
+		!strings.Contains(err.Error(), "another configuration") {
 		t.Errorf("another configuration is taken for the same: %v", err)
 	}
 }

@@ -21,7 +21,8 @@ archive restore makes the stream again. It refuses a run that is open, or whose 
 			if err := deleteRun(cmd.Context(), p.Log, args[0]); err != nil {
 				return fmt.Errorf("delete run %s: %w", args[0], err)
 			}
-			return app.Tell(cmd, g, map[string]any{"run": args[0], "deleted": true}, "the stream of run %s is deleted; its archive stays\n", args[0])
+			return app.Tell(cmd, g, map[string]any{"run": args[0], "deleted": true},
+				"the stream of run %s is deleted; its archive stays\n", args[0])
 		}),
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestEndingsAreShown: who looks at a run sees why its rollouts ended, the most frequent reason first.
+// TestEndingsAreShown: who looks at a run sees why its rollouts ended, the
+// most frequent reason first.
 func TestEndingsAreShown(t *testing.T) {
 	t.Parallel()
 	r := clitest.NewRecorded(t)
@@ -35,7 +36,8 @@ func TestSummariesAreShown(t *testing.T) {
 		id := events.RolloutID("g000001", i)
 		servicetest.StartRollout(t, r.Log, "first", id, "fix-a")
 		for turn := range i {
-			e := servicetest.Event(t, "first", events.TurnSampledType, id, events.Ordinal(turn), events.TurnSampled{Turn: turn, Content: "so far", Summary: &events.Summary{}})
+			e := servicetest.Event(t, "first", events.TurnSampledType, id, events.Ordinal(turn),
+				events.TurnSampled{Turn: turn, Content: "so far", Summary: &events.Summary{}})
 			e.Route = runfile.RouteSummary
 			servicetest.Append(t, r.Log, e)
 		}

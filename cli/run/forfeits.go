@@ -7,8 +7,9 @@ import (
 	"github.com/rondo-rl/rondo/books"
 )
 
-// forfeits counts the rollouts that have no verdict of their tests by their agents' doing. Many of one class may have a cause in the task or the
-// machine, and all of them are trained on as a reward of 0.
+// forfeits counts the rollouts that have no verdict of their tests by their agents' doing.
+// Many of one class may have a cause in the task or the machine, and all of them are
+// trained on as a reward of 0.
 type forfeits struct {
 	Scored  int            `json:"scored"` // rollouts with a reward, forfeited ones among them
 	Classes map[string]int `json:"classes"`

@@ -45,7 +45,8 @@ func TestForfeitsAreShown(t *testing.T) {
 	}
 	output, err := clitest.Run(t, New, "run", "show", "first", "--json", "--dir", r.Dir)
 	var s RunSummary
-	if err != nil || json.Unmarshal([]byte(output), &s) != nil || s.Forfeits == nil || s.Forfeits.Scored != 4 || !maps.Equal(s.Forfeits.Classes, map[string]int{"timeout": 2, "oom": 1}) {
+	if err != nil || json.Unmarshal([]byte(output), &s) != nil || s.Forfeits == nil || s.Forfeits.Scored != 4 ||
+		!maps.Equal(s.Forfeits.Classes, map[string]int{"timeout": 2, "oom": 1}) {
 		t.Errorf("run show --json: %v: %s", err, output)
 	}
 }

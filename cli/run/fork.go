@@ -31,7 +31,8 @@ func NewFork(g *app.Global) *cobra.Command {
 	var wait time.Duration
 	asked := events.RolloutForked{}
 	cmd := &cobra.Command{
-		Use: "fork ROLLOUT --turn N --count K", Short: "Start new rollouts that continue after a turn of a rollout", Args: cobra.ExactArgs(1),
+		Use: "fork ROLLOUT --turn N --count K", Short: "Start new rollouts that continue after a turn of a rollout",
+		Args: cobra.ExactArgs(1),
 		Long: `Fork asks for a new group of the same run, whose members have the conversation and the workspace of a rollout as they were after one of its
 turns, and go on from there with the run's policy as it is now. They are scored, compared with one another and trained on like other rollouts,
 but for the turns that they were given: those are context, without loss. They count among limits.turns.
@@ -42,7 +43,9 @@ started, and what it left outside of the workspace, are not there.`,
   rondo fork g000003-1 --turn 4 --count 8 --run demo-1 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asked.Turn < 0 || asked.Count < 1 {
-				return fmt.Errorf("--turn %d, --count %d: turns are counted from 0, and at least one rollout is started", asked.Turn, asked.Count)
+				return fmt.Errorf(
+					"--turn %d, --count %d: turns are counted from 0, and at least one rollout is started",
+					asked.Turn, asked.Count)
 			}
 			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
@@ -60,7 +63,8 @@ started, and what it left outside of the workspace, are not there.`,
 			if f.Group == "" {
 				state = "its group waits for a place"
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s: %d rollouts go on behind turn %d of %s; %s\n", f.Run, f.Count, f.Turn, f.Rollout, state)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s: %d rollouts go on behind turn %d of %s; %s\n", f.Run,
+				f.Count, f.Turn, f.Rollout, state)
 			return err
 		},
 	}
@@ -74,13 +78,15 @@ started, and what it left outside of the workspace, are not there.`,
 }
 
 // forkRollout submits the request, and waits for a while until the sampler has taken it up.
-func forkRollout(ctx context.Context, p *plane.Plane, run, rollout string, asked events.RolloutForked, wait time.Duration) (forked, error) {
+func forkRollout(ctx context.Context, p *plane.Plane, run, rollout string, asked events.RolloutForked,
+	wait time.Duration) (forked, error) {
 	r, err := plane.FindRollout(ctx, p, run, rollout)
 	if err != nil {
 		return forked{}, err
 	}
 	asked.Task = r.Started.Task
-	answer, err := plane.Submit(ctx, p, eventlog.Submission{Run: r.Run, Type: events.RolloutForkedType, Entity: r.ID, Data: asked, ID: nats.NewInbox()[7:]})
+	answer, err := plane.Submit(ctx, p, eventlog.Submission{Run: r.Run, Type: events.RolloutForkedType, Entity: r.ID,
+		Data: asked, ID: nats.NewInbox()[7:]})
 	if err != nil {
 		return forked{}, err
 	}

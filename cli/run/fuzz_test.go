@@ -9,7 +9,8 @@ import (
 
 // Whatever is read as conditions can be asked.
 func FuzzWhere(f *testing.F) {
-	for _, seed := range []string{"task=fix-*,reward>=0.9", "before=3,after=1", "rollout!=[a-]", "reward<=", "=", "turns>1e9", "task=\\"} {
+	for _, seed := range []string{"task=fix-*,reward>=0.9", "before=3,after=1", "rollout!=[a-]", "reward<=", "=",
+		"turns>1e9", "task=\\"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(_ *testing.T, where string) {

@@ -11,7 +11,8 @@ import (
 // shownGaps is how many steps `run show` prints; --json has all of them.
 const shownGaps = 10
 
-// printGaps shows how far the trainer's log-probabilities were from the sampler's at the latest steps.
+// printGaps shows how far the trainer's log-probabilities were from the
+// sampler's at the latest steps.
 func printGaps(w io.Writer, gaps []books.StepGap) {
 	if len(gaps) == 0 {
 		return
@@ -23,7 +24,8 @@ func printGaps(w io.Writer, gaps []books.StepGap) {
 		}
 	}
 	if warned > 0 {
-		fmt.Fprintf(w, "warning: logprob gap above %g nats at %d of %d steps: trainer and sampler compute different probabilities; see docs/guide/trainers.md\n", books.GapWarning, warned, len(gaps))
+		fmt.Fprintf(w, "warning: logprob gap above %g nats at %d of %d steps: trainer and sampler compute different probabilities; see docs/guide/trainers.md\n",
+			books.GapWarning, warned, len(gaps))
 	}
 	fmt.Fprintln(w, "logprob gap by step, trainer against sampler, in nats")
 	t := app.NewColumns(w)

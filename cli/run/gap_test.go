@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// TestLogprobGapsAreShown: by step, the last statement of each, with a warning where the trainer is far from the sampler.
+// TestLogprobGapsAreShown: by step, the last statement of each, with a warning where the trainer
+// is far from the sampler.
 func TestLogprobGapsAreShown(t *testing.T) {
 	t.Parallel()
 	r := clitest.NewRecorded(t)
@@ -34,7 +35,9 @@ func TestLogprobGapsAreShown(t *testing.T) {
 	}
 	consumed("trainer", 1, &events.LogprobGap{MeanAbs: 0.5, MaxAbs: 1.5, KL: 0.125, Tokens: 10})
 	consumed("trainer", 1, &events.LogprobGap{MeanAbs: 0.0125, MaxAbs: 0.75, KL: 0.0005, Tokens: 4096})
-	if output := show(); strings.Contains(output, "warning") || !strings.Contains(output, "STEP    MEAN  LARGEST      KL  TOKENS") || !strings.Contains(output, "\n   1  0.0125     0.75  0.0005    4096") {
+	if output := show(); strings.Contains(output, "warning") ||
+		!strings.Contains(output, "STEP    MEAN  LARGEST      KL  TOKENS") ||
+		!strings.Contains(output, "\n   1  0.0125     0.75  0.0005    4096") {
 		t.Errorf("shown as %s", output)
 	}
 	for step := int64(2); step <= 12; step++ {
@@ -42,7 +45,8 @@ func TestLogprobGapsAreShown(t *testing.T) {
 	}
 	consumed("trainer", 13, &events.LogprobGap{MeanAbs: 0.25, MaxAbs: 1, KL: 0.5, Tokens: 13})
 	output := show()
-	for _, part := range []string{"warning: logprob gap above 0.1 nats at 1 of 13 steps", "\n   4   0.1", "\n  13  0.25", "13  !"} {
+	for _, part := range []string{"warning: logprob gap above 0.1 nats at 1 of 13 steps", "\n   4   0.1",
+		"\n  13  0.25", "13  !"} {
 		if !strings.Contains(output, part) {
 			t.Errorf("%q is not in %s", part, output)
 		}
@@ -54,7 +58,8 @@ func TestLogprobGapsAreShown(t *testing.T) {
 	if err := json.Unmarshal([]byte(show("--json")), &s); err != nil || len(s.LogprobGaps) != 13 {
 		t.Fatalf("%v: %+v", err, s.LogprobGaps)
 	}
-	if g := s.LogprobGaps[12]; g.Step != 13 || g.MeanAbs != 0.25 || g.KL != 0.5 || g.Tokens != 13 || !g.Warning || s.LogprobGaps[0].Warning || s.LogprobGaps[0].Tokens != 4096 {
+	if g := s.LogprobGaps[12]; g.Step != 13 || g.MeanAbs != 0.25 || g.KL != 0.5 || g.Tokens != 13 || !g.Warning ||
+		s.LogprobGaps[0].Warning || s.LogprobGaps[0].Tokens != 4096 {
 		t.Errorf("as JSON: %+v", s.LogprobGaps)
 	}
 }

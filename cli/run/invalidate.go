@@ -56,7 +56,8 @@ Failed and already invalidated rollouts are skipped, so running the same command
 			defer p.Close()
 			v, err := invalidate(cmd.Context(), p, args[0], conditions, reason, dry)
 			if err == nil && v.Matched == 0 {
-				err = fmt.Errorf("no rollout of run %s matches --where %s: `rondo trajectories list %s` lists rollouts and tasks", args[0], app.Line(where, 200), args[0])
+				err = fmt.Errorf("no rollout of run %s matches --where %s: `rondo trajectories list %s` lists rollouts and tasks",
+					args[0], app.Line(where, 200), args[0])
 			}
 			if g.JSON {
 				return errors.Join(app.PrintJSON(cmd.OutOrStdout(), v), err)
@@ -89,7 +90,8 @@ type invalidation struct {
 // statedAtOnce is how many facts are on their way to the intake together.
 const statedAtOnce = 16
 
-func invalidate(ctx context.Context, p *plane.Plane, run string, where []condition, reason string, dry bool) (invalidation, error) {
+func invalidate(ctx context.Context, p *plane.Plane, run string, where []condition, reason string,
+	dry bool) (invalidation, error) {
 	v := invalidation{Run: run, DryRun: dry, Rollouts: []string{}, Batched: map[string]map[int64][]string{}}
 	l, err := books.Read(ctx, p.Log.Reader, run)
 	if err != nil {
@@ -127,7 +129,8 @@ func invalidate(ctx context.Context, p *plane.Plane, run string, where []conditi
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("%d of %d rollouts are invalidated; running the command again goes on: %w", v.Stated, len(v.Rollouts), err)
+		err = fmt.Errorf("%d of %d rollouts are invalidated; running the command again goes on: %w", v.Stated,
+			len(v.Rollouts), err)
 	}
 	return v, err
 }
@@ -145,8 +148,8 @@ func (v *invalidation) batched(l *books.Run, id string) {
 	}
 }
 
-// stateInvalid states the fact once for the same reason, however often it is said. The id is of this rollout alone:
-// the intake takes one message of an id.
+// stateInvalid states the fact once for the same reason, however often it is said. The id is of
+// this rollout alone: the intake takes one message of an id.
 func stateInvalid(ctx context.Context, p *plane.Plane, run, rollout, reason string) error {
 	id := sha256.Sum256([]byte(run + "\x00" + rollout + "\x00" + reason))
 	_, err := plane.Submit(ctx, p, eventlog.Submission{
@@ -174,7 +177,8 @@ func printInvalidation(w io.Writer, v invalidation) {
 	if v.DryRun {
 		verb, n = "would be invalidated", len(v.Rollouts)
 	}
-	fmt.Fprintf(w, "%d of %d rollouts that match %s; %d were before, %d failed\n", n, v.Matched, verb, v.Already, v.Failed)
+	fmt.Fprintf(w, "%d of %d rollouts that match %s; %d were before, %d failed\n", n, v.Matched,
+		verb, v.Already, v.Failed)
 	for _, feed := range app.SortedKeys(v.Batched) {
 		for _, step := range app.SortedKeys(v.Batched[feed]) {
 			fmt.Fprintf(w, "batch %d of feed %s holds %d of them already\n", step, feed, len(v.Batched[feed][step]))

@@ -28,8 +28,10 @@ func TestWhere(t *testing.T) {
 	}{{"g1-0", "fix-a", 0}, {"g1-1", "fix-a", 1}, {"g2-0", "fix-b", 0.5}, {"xmine-0", "[odd", -1}} {
 		seq := uint64(10 * i)
 		happen(seq+1, events.RolloutStartedType, r.id, events.RolloutStarted{Task: r.task, PolicyVersion: int64(i)})
-		happen(seq+2, events.RolloutFinishedType, r.id, events.RolloutFinished{Turns: i + 1, Tokens: 100 * i, StopReason: events.StopFinished})
-		happen(seq+3, events.RolloutScoredType, r.id, events.RolloutScored{Reward: r.reward, TaskDigest: "sha256:" + r.task})
+		happen(seq+2, events.RolloutFinishedType, r.id,
+			events.RolloutFinished{Turns: i + 1, Tokens: 100 * i, StopReason: events.StopFinished})
+		happen(seq+3, events.RolloutScoredType, r.id, events.RolloutScored{Reward: r.reward,
+			TaskDigest: "sha256:" + r.task})
 	}
 	happen(50, events.RolloutStartedType, "g3-0", events.RolloutStarted{Task: "fix-b", PolicyVersion: 9})
 	for where, want := range map[string]string{
@@ -75,8 +77,10 @@ func TestWhere(t *testing.T) {
 		})
 	}
 	for where, want := range map[string]string{
-		"": "is not a condition", "task": "is not a condition", "task=": "is not a condition", "=x": `no ""`, "colour=red": "policy_version", "task>a": "= or !=",
-		"task=[a": "well formed", "reward=high": `"high"`, "reward=NaN": "NaN", "before=-1": "before=SEQUENCE", "after>5": "after=SEQUENCE",
+		"": "is not a condition", "task": "is not a condition", "task=": "is not a condition", "=x": `no ""`,
+		"colour=red": "policy_version", "task>a": "= or !=",
+		"task=[a": "well formed", "reward=high": `"high"`, "reward=NaN": "NaN", "before=-1": "before=SEQUENCE",
+		"after>5": "after=SEQUENCE",
 		"task=a,": "is not a condition", "task=a;reward=1": "", "reward!1": "is not a condition", "reward=>1": `">1"`,
 	} {
 		t.Run(where, func(t *testing.T) {
@@ -91,7 +95,8 @@ func TestWhere(t *testing.T) {
 	}
 }
 
-// TestInvalidatedRolloutsStayOutOfBatches: the command's facts are on the log once, and the batches behind them do without.
+// TestInvalidatedRolloutsStayOutOfBatches: the command's facts are on the log once, and the
+// batches behind them do without.
 func TestInvalidatedRolloutsStayOutOfBatches(t *testing.T) {
 	r := clitest.NewRecorded(t, clitest.Deciding...)
 	r.Whole(1, "fix-a", 0, 1, 0)
@@ -105,7 +110,8 @@ func TestInvalidatedRolloutsStayOutOfBatches(t *testing.T) {
 
 	invalidate := func(more ...string) invalidation {
 		t.Helper()
-		args := append([]string{"invalidate", "first", "--where", "task=fix-a,rollout!=*-1", "--reason", "the verifier is wrong", "--dir", r.Dir, "--json"}, more...)
+		args := append([]string{"invalidate", "first", "--where", "task=fix-a,rollout!=*-1", "--reason",
+			"the verifier is wrong", "--dir", r.Dir, "--json"}, more...)
 		output, err := clitest.Run(t, NewInvalidate, args...)
 		if err != nil {
 			t.Fatal(err)
@@ -118,7 +124,8 @@ func TestInvalidatedRolloutsStayOutOfBatches(t *testing.T) {
 	}
 	want := []string{"g000001-0", "g000002-0", "g000003-0"}
 	dry := invalidate("--dry-run")
-	if !dry.DryRun || dry.Matched != 4 || dry.Failed != 1 || dry.Stated != 0 || !slices.Equal(dry.Rollouts, want) || !slices.Equal(dry.Batched["trainer"][1], want[:1]) {
+	if !dry.DryRun || dry.Matched != 4 || dry.Failed != 1 || dry.Stated != 0 || !slices.Equal(dry.Rollouts, want) ||
+		!slices.Equal(dry.Batched["trainer"][1], want[:1]) {
 		t.Errorf("dry run: %+v", dry)
 	}
 	if facts := servicetest.All(t, r.Log, "first", events.RolloutInvalidatedType); len(facts) != 0 {
@@ -136,7 +143,8 @@ func TestInvalidatedRolloutsStayOutOfBatches(t *testing.T) {
 		t.Errorf("stated %v", servicetest.IDs(facts))
 	}
 	for _, fact := range facts {
-		if _, ordinal, _ := strings.Cut(fact.ID, "/invalidated/"); !strings.HasPrefix(ordinal, "invalidate-") || strings.Count(ids, ordinal) != 1 {
+		if _, ordinal, _ := strings.Cut(fact.ID, "/invalidated/"); !strings.HasPrefix(ordinal, "invalidate-") ||
+			strings.Count(ids, ordinal) != 1 {
 			t.Errorf("%s: the id is not of this rollout alone", fact.ID)
 		}
 	}
@@ -153,11 +161,14 @@ func TestInvalidatedRolloutsStayOutOfBatches(t *testing.T) {
 	}
 	// What was trained on can be found out even after the run.
 	r.State(events.RunClosedType, "first", "0", events.RunClosed{})
-	output, err := clitest.Run(t, NewInvalidate, "invalidate", "first", "--where", "rollout=g000001-1", "--reason", "late", "--dir", r.Dir)
-	if err != nil || !strings.Contains(output, "1 of 1 rollouts that match are invalidated now") || !strings.Contains(output, "batch 1 of feed trainer holds 1 of them") {
+	output, err := clitest.Run(t, NewInvalidate, "invalidate", "first", "--where", "rollout=g000001-1",
+		"--reason", "late", "--dir", r.Dir)
+	if err != nil || !strings.Contains(output, "1 of 1 rollouts that match are invalidated now") ||
+		!strings.Contains(output, "batch 1 of feed trainer holds 1 of them") {
 		t.Errorf("of a closed run: %v\n%s", err, output)
 	}
-	output, err = clitest.Run(t, audit.New, "audit", "first", "--quick", "--by", "reason", "--feed", "trainer", "--dir", r.Dir)
+	output, err = clitest.Run(t, audit.New, "audit", "first", "--quick", "--by", "reason", "--feed",
+		"trainer", "--dir", r.Dir)
 	if err != nil || !strings.Contains(output, "filtered: invalidated") {
 		t.Errorf("the audit does not tell of it: %v\n%s", err, output)
 	}
@@ -173,14 +184,16 @@ func TestMistakesInInvalidate(t *testing.T) {
 		"no conditions": {[]string{"first", "--reason", "why", "--dir", r.Dir}, "where"},
 		"no reason":     {[]string{"first", "--where", "task=x", "--dir", r.Dir}, "reason"},
 		"empty reason":  {[]string{"first", "--where", "task=x", "--reason", " ", "--dir", r.Dir}, "--reason"},
-		"long reason":   {[]string{"first", "--where", "task=x", "--reason", strings.Repeat("x", 1001), "--dir", r.Dir}, "1000"},
+		"long reason": {[]string{"first", "--where", "task=x", "--reason", strings.Repeat("x", 1001), "--dir", r.Dir},
+			"1000"},
 		"no run":        {good, "RUN is missing"},
 		"unknown run":   {append([]string{"second"}, good...), `"second"`},
 		"nothing is so": {append([]string{"first"}, good...), "no rollout of run first matches --where task=x"},
 		"wrong where":   {[]string{"first", "--where", "colour=red", "--reason", "why", "--dir", r.Dir}, `"colour"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if output, err := clitest.Run(t, NewInvalidate, append([]string{"invalidate"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+			if output, err := clitest.Run(t, NewInvalidate, append([]string{"invalidate"}, c.args...)...); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v, want %q\n%s", name, err, c.want, output)
 			}
 		})

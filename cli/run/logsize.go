@@ -14,7 +14,8 @@ type logSize struct {
 	Bytes    uint64  `json:"bytes"`
 	MaxBytes int64   `json:"max_bytes"`
 	Fill     float64 `json:"fill"` // 0 to 1
-	// Archived is the last sequence in the archive, 0 for none, and ArchivedAt when the archive came to it.
+	// Archived is the last sequence in the archive, 0 for none, and ArchivedAt
+	// when the archive came to it.
 	Archived   uint64     `json:"archived"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 	last       uint64
@@ -51,5 +52,6 @@ func (s *logSize) String() string {
 	if s.ArchivedAt == nil {
 		return text + ", nothing archived"
 	}
-	return text + fmt.Sprintf(", archived to event %d of %d at %s", s.Archived, s.last, s.ArchivedAt.UTC().Format(time.RFC3339))
+	return text + fmt.Sprintf(", archived to event %d of %d at %s", s.Archived, s.last,
+		s.ArchivedAt.UTC().Format(time.RFC3339))
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// TestLogIsShown: who looks at a run sees how full its log is, and how far it is archived; of a deleted stream nothing is said.
+// TestLogIsShown: who looks at a run sees how full its log is, and how far it is archived; of a
+// deleted stream nothing is said.
 func TestLogIsShown(t *testing.T) {
 	t.Parallel()
 	r := clitest.NewRecordedWith(t, func(c *runfile.RunConfig) { c.Log.MaxBytes = 64 << 20 })
@@ -21,7 +22,8 @@ func TestLogIsShown(t *testing.T) {
 		}
 		return output
 	}
-	if output := show(); !strings.Contains(output, "\nlog: 0.0 MiB of 64 MiB (0.") || !strings.Contains(output, "%), nothing archived\n") {
+	if output := show(); !strings.Contains(output, "\nlog: 0.0 MiB of 64 MiB (0.") ||
+		!strings.Contains(output, "%), nothing archived\n") {
 		t.Errorf("run show: %s", output)
 	}
 	if _, err := r.Log.Appender.Seal(t.Context(), "first", true); err != nil {
@@ -32,7 +34,8 @@ func TestLogIsShown(t *testing.T) {
 	}
 	output, err := clitest.Run(t, New, "run", "show", "first", "--json", "--dir", r.Dir)
 	var s RunSummary
-	if err != nil || json.Unmarshal([]byte(output), &s) != nil || s.Log == nil || s.Log.MaxBytes != 64<<20 || s.Log.Bytes == 0 || s.Log.Fill <= 0 || s.Log.Archived != 1 {
+	if err != nil || json.Unmarshal([]byte(output), &s) != nil || s.Log == nil || s.Log.MaxBytes != 64<<20 ||
+		s.Log.Bytes == 0 || s.Log.Fill <= 0 || s.Log.Archived != 1 {
 		t.Errorf("%v: %s", err, output)
 	}
 	if err := r.Log.Streams.DeleteRun(t.Context(), "first"); err != nil {

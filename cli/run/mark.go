@@ -52,8 +52,9 @@ until "rondo archive seal RUN" archives it.`,
 				return err
 			}
 			m := marked{Run: args[0], Rollout: r.ID, Marked: !remove, Text: text}
-			answer, err := plane.Submit(cmd.Context(), p, eventlog.Submission{Run: m.Run, Type: events.MarkRecordedType, Entity: m.Rollout,
-				Data: events.MarkRecorded{Marked: m.Marked, Text: text}, ID: nats.NewInbox()[7:]})
+			answer, err := plane.Submit(cmd.Context(), p,
+				eventlog.Submission{Run: m.Run, Type: events.MarkRecordedType, Entity: m.Rollout,
+					Data: events.MarkRecorded{Marked: m.Marked, Text: text}, ID: nats.NewInbox()[7:]})
 			if err != nil {
 				return err
 			}

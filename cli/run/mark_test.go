@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestMark: the command marks a rollout and takes the mark away, and says before the intake is asked what cannot be a mark.
+// TestMark: the command marks a rollout and takes the mark away, and says before the intake is
+// asked what cannot be a mark.
 func TestMark(t *testing.T) {
 	r := clitest.NewRecorded(t, clitest.Deciding...)
 	r.Whole(1, "fix-a", 0, 1)
@@ -23,14 +24,17 @@ func TestMark(t *testing.T) {
 	if err := json.Unmarshal([]byte(output), &said); err != nil {
 		t.Fatal(err, output)
 	}
-	if want := (marked{Run: "first", Rollout: "g000001-0", Marked: true, Text: "look", Sequence: said.Sequence}); err != nil || said != want || said.Sequence == 0 {
+	if want := (marked{Run: "first", Rollout: "g000001-0", Marked: true, Text: "look",
+		Sequence: said.Sequence}); err != nil || said != want || said.Sequence == 0 {
 		t.Errorf("%+v, %v", said, err)
 	}
-	if output, err = clitest.Run(t, NewMark, "mark", "first", "g000001-0", "--remove", "--dir", r.Dir); err != nil || !strings.Contains(output, "is no longer marked") {
+	if output, err = clitest.Run(t, NewMark, "mark", "first", "g000001-0", "--remove", "--dir", r.Dir); err != nil ||
+		!strings.Contains(output, "is no longer marked") {
 		t.Errorf("%v: %s", err, output)
 	}
 	for want, args := range map[string][]string{
-		"a comment has at most 2000 characters, and this one has 2001": {"first", "g000001-0", "--text", strings.Repeat("ä", 2001)},
+		"a comment has at most 2000 characters, and this one has 2001": {"first", "g000001-0", "--text",
+			strings.Repeat("ä", 2001)},
 		"--text: leave it out":     {"first", "g000001-0", "--text", ""},
 		"run first has no rollout": {"first", "g000009-0"},
 		"give an id such as":       {"first", "*"},
@@ -38,7 +42,8 @@ func TestMark(t *testing.T) {
 		"ROLLOUT is missing":       {"first"},
 	} {
 		t.Run(want, func(t *testing.T) {
-			if out, err := clitest.Run(t, NewMark, append([]string{"mark", "--dir", r.Dir}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+			if out, err := clitest.Run(t, NewMark, append([]string{"mark", "--dir", r.Dir}, args...)...); err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
@@ -56,7 +61,8 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// TestMarkBehindTheEnd: a closed run takes marks, which are archived when somebody seals it, as the help says.
+// TestMarkBehindTheEnd: a closed run takes marks, which are archived when somebody
+// seals it, as the help says.
 func TestMarkBehindTheEnd(t *testing.T) {
 	r := clitest.NewRecorded(t, clitest.Deciding...)
 	r.Whole(1, "fix-a", 0, 1)
@@ -71,7 +77,8 @@ func TestMarkBehindTheEnd(t *testing.T) {
 		})
 	}
 	seal()
-	if output, err := clitest.Run(t, NewMark, "mark", "first", "g000001-0", "--text", "late", "--dir", r.Dir); err != nil {
+	if output, err := clitest.Run(t, NewMark, "mark", "first", "g000001-0", "--text", "late",
+		"--dir", r.Dir); err != nil {
 		t.Fatal(err, output)
 	}
 	if _, err := r.Log.Archive.Deletable(t.Context(), "first"); !errors.Is(err, eventlog.ErrNotArchived) {

@@ -44,7 +44,8 @@ something is left.`,
 				printRecovery(cmd, r)
 			}
 			if err == nil && len(r.Left) > 0 {
-				err = &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("run %s: %d findings are left", args[0], len(r.Left))}
+				err = &app.ExitError{Code: app.ExitFindings,
+					Err: fmt.Errorf("run %s: %d findings are left", args[0], len(r.Left))}
 			}
 			return err
 		},

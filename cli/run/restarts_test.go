@@ -20,7 +20,8 @@ func TestRestartsAreShown(t *testing.T) {
 		r.State(events.WorkspaceAnsweredType, id, events.AgentCall, events.WorkspaceAnswered{Agent: &ended})
 	}
 	output, err := clitest.Run(t, New, "run", "show", "first", "--dir", r.Dir)
-	if err != nil || !strings.Contains(output, "\nagents: 2 ended behind a restart, and 1 of them had all recorded turns again\n") {
+	if err != nil ||
+		!strings.Contains(output, "\nagents: 2 ended behind a restart, and 1 of them had all recorded turns again\n") {
 		t.Errorf("run show: %v: %s", err, output)
 	}
 }

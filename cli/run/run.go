@@ -29,9 +29,11 @@ import (
 func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "run", Short: "Open, pause, close and look at runs"}
 	cmd.AddCommand(newRunOpen(g), newRunContinue(g), newRunPause(g),
-		newRunStatement(g, "resume", "Go on with a run that was paused, by an operator or by Rondo itself", events.RunResumedType,
+		newRunStatement(g, "resume", "Go on with a run that was paused, by an operator or by Rondo itself",
+			events.RunResumedType,
 			events.RunResumed{Reason: "resumed by the operator"}, "open"),
-		newRunStatement(g, "close", "End a run: open no new groups and cancel the rollouts in flight", events.RunClosedType,
+		newRunStatement(g, "close", "End a run: open no new groups and cancel the rollouts in flight",
+			events.RunClosedType,
 			events.RunClosed{Reason: "closed by the operator"}, "closed"),
 		newRunStatement(g, "cancel", "End a run and say that it was given up", events.RunClosedType,
 			events.RunClosed{Reason: "cancelled by the operator"}, "closed"))
@@ -74,7 +76,8 @@ reward function must know. The run file names one of them: environment: {name: â
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !events.ValidRun(args[0]) { // before servers are asked
-				return fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", args[0])
+				return fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD",
+					args[0])
 			}
 			f := opening.RunFile{RunConfig: runfile.DefaultRunConfig()}
 			f.Endpoint, f.Policy = runfile.BuiltinEndpoint, args[0]
@@ -100,7 +103,9 @@ reward function must know. The run file names one of them: environment: {name: â
 				stops, warns = append(stops, sees.Silent...), sees.Narrow
 			}
 			if len(stops) > 0 && !force {
-				return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("run %s is not opened; --force opens it nevertheless:\n  %s", args[0], strings.Join(stops, "\n  "))}
+				return &app.ExitError{Code: app.ExitFindings,
+					Err: fmt.Errorf("run %s is not opened; --force opens it nevertheless:\n  %s", args[0],
+						strings.Join(stops, "\n  "))}
 			}
 			for _, what := range append(stops, warns...) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning: "+what)
@@ -119,15 +124,20 @@ reward function must know. The run file names one of them: environment: {name: â
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "run %s is open (%d tasks)\n", args[0], len(f.Tasks))
 			if answer.Unproven > 0 {
-				fmt.Fprintf(cmd.OutOrStdout(), "%d of them are unproven on this machine: `rondo tasks lint %s` shows whether they measure what they should\n", answer.Unproven, f.TasksDir)
+				fmt.Fprintf(cmd.OutOrStdout(),
+					"%d of them are unproven on this machine: `rondo tasks lint %s` shows whether they measure what they should\n",
+					answer.Unproven, f.TasksDir)
 			}
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "run file (YAML)")
-	cmd.Flags().BoolVar(&force, "force", false, "open the run even if its inference servers do not answer or have other models")
-	cmd.Flags().StringVar(&tasksDir, "tasks", "", "task pack: a folder of Harbor task folders, or a .jsonl file of tasks without a workspace (default: the pack small, which the demo trains on)")
-	cmd.Flags().IntVar(&replicas, "replicas", 0, "servers of the NATS cluster that hold the run's log: 1, 3 or 5, or 0 for as many as hold the catalogue (log.replicas in the run file)")
+	cmd.Flags().BoolVar(&force, "force", false,
+		"open the run even if its inference servers do not answer or have other models")
+	cmd.Flags().StringVar(&tasksDir, "tasks", "",
+		"task pack: a folder of Harbor task folders, or a .jsonl file of tasks without a workspace (default: the pack small, which the demo trains on)")
+	cmd.Flags().IntVar(&replicas, "replicas", 0,
+		"servers of the NATS cluster that hold the run's log: 1, 3 or 5, or 0 for as many as hold the catalogue (log.replicas in the run file)")
 	s.AddSandboxFlags(cmd)
 	s.AddKeysFlag(cmd.Flags())
 	return cmd
@@ -140,7 +150,8 @@ type opened struct {
 }
 
 // openRun packs the tasks, asks servers for their tools and submits the opening.
-func openRun(ctx context.Context, p *plane.Plane, run string, f *opening.RunFile, s service.Settings) (answer opened, err error) {
+func openRun(ctx context.Context, p *plane.Plane, run string, f *opening.RunFile,
+	s service.Settings) (answer opened, err error) {
 	if !f.External || f.TasksDir != "" { // outsiders bring their own
 		pack, err := f.TakeTasks(ctx, p.Store)
 		if err != nil {
@@ -185,13 +196,16 @@ type RunSummary struct {
 	Agents    *restarts      `json:"agents,omitempty"`
 	// LogprobGaps are what the first feed's trainer stated, by step.
 	LogprobGaps []books.StepGap `json:"logprob_gaps,omitempty"`
-	// Capacity is what was stated last of how much the servers of a run with in_flight: auto can do; run list has none.
+	// Capacity is what was stated last of how much the servers of a run with in_flight: auto
+	// can do; run list has none.
 	Capacity *events.CapacityMeasured `json:"capacity,omitempty"`
 	// Log is how full the run's stream is; none where the stream is deleted.
 	Log *logSize `json:"log,omitempty"`
-	// Outages are what the plane lacks now, where that can be learnt: until they end the run may stand still.
+	// Outages are what the plane lacks now, where that can be learnt: until they end
+	// the run may stand still.
 	Outages []health.Outage `json:"outages,omitempty"`
-	// Waits is why the run's policy has no newer weights, when the last ones that were submitted were rejected.
+	// Waits is why the run's policy has no newer weights, when the last ones that were
+	// submitted were rejected.
 	Waits string `json:"waits,omitempty"`
 	// Unserved are rollouts for which users' workers are missing; run list has none.
 	Unserved []string `json:"unserved,omitempty"`
@@ -201,8 +215,10 @@ type RunSummary struct {
 	outage bool
 }
 
-// summarise reads a run's stream, along with other folds. One that cannot be read is no reason to show no other.
-func summarise(ctx context.Context, log *eventlog.Log, l *books.Run, folds ...func(events.Event) error) (RunSummary, error) {
+// summarise reads a run's stream, along with other folds. One that cannot be read is no
+// reason to show no other.
+func summarise(ctx context.Context, log *eventlog.Log, l *books.Run,
+	folds ...func(events.Event) error) (RunSummary, error) {
 	state, reason, err := log.RunState(ctx, l.Name)
 	if err != nil {
 		return RunSummary{}, err
@@ -212,9 +228,11 @@ func summarise(ctx context.Context, log *eventlog.Log, l *books.Run, folds ...fu
 		return RunSummary{}, ctx.Err()
 	}
 	if err != nil {
-		return RunSummary{Run: l.Name, State: state, Reason: reason, Unreadable: err.Error(), outage: errors.Is(err, storage.ErrUnavailable)}, nil
+		return RunSummary{Run: l.Name, State: state, Reason: reason, Unreadable: err.Error(),
+			outage: errors.Is(err, storage.ErrUnavailable)}, nil
 	}
-	s := RunSummary{Run: l.Name, State: state, Reason: reason, Policy: l.Config.Policy, PolicyVersion: l.PolicyVersion, Tasks: len(l.Config.Tasks), Groups: l.Groups,
+	s := RunSummary{Run: l.Name, State: state, Reason: reason, Policy: l.Config.Policy, PolicyVersion: l.PolicyVersion,
+		Tasks: len(l.Config.Tasks), Groups: l.Groups,
 		Events: l.Events, Features: l.Config.Features}
 	if l.Continues != nil {
 		s.Continues = l.Continues.Run
@@ -259,7 +277,8 @@ func newRunList(g *app.Global) *cobra.Command {
 			w := app.NewColumns(cmd.OutOrStdout())
 			fmt.Fprintln(w, "RUN\tSTATE\tPOLICY\tVERSION\tGROUPS\tSTEPS\tEVENTS")
 			for _, s := range list {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\n", s.Run, s.State, s.Policy, s.PolicyVersion, s.Groups, len(s.Rewards), s.Events)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\n", s.Run, s.State, s.Policy, s.PolicyVersion, s.Groups,
+					len(s.Rewards), s.Events)
 			}
 			return errors.Join(w.Flush(), incomplete(list...))
 		}),
@@ -279,7 +298,8 @@ func incomplete(list ...RunSummary) error {
 		return nil
 	}
 	return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf(
-		"the events of %s cannot be read to their end while the store is out, and what follows from them is not shown: %s", strings.Join(names, ", "), app.Clean(why),
+		"the events of %s cannot be read to their end while the store is out, and what follows from them is not shown: %s",
+		strings.Join(names, ", "), app.Clean(why),
 	)}
 }
 
@@ -321,7 +341,8 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 				}
 			}
 			if kind, ok := lostKinds[s.State]; ok {
-				s.Outages = append(s.Outages, health.Outage{Kind: kind, Of: events.RunStream(s.Run), Since: time.Now(), Reason: s.Reason})
+				s.Outages = append(s.Outages, health.Outage{Kind: kind, Of: events.RunStream(s.Run),
+					Since: time.Now(), Reason: s.Reason})
 			}
 			if s.Unreadable == "" {
 				s.Behaviour, s.Capacity = acts.Rows(), servers.CapacityMeasured
@@ -333,7 +354,8 @@ the rollouts that are scored. A dash means that the log does not say. --json alw
 			for _, o := range s.Outages {
 				fmt.Fprintf(w, "outage: %s\n", app.Clean(o.String()))
 			}
-			fmt.Fprintf(w, "run %s is %s: policy %s at version %d, %d tasks, %d groups, %d events\n", s.Run, s.State, s.Policy, s.PolicyVersion, s.Tasks, s.Groups, s.Events)
+			fmt.Fprintf(w, "run %s is %s: policy %s at version %d, %d tasks, %d groups, %d events\n", s.Run, s.State,
+				s.Policy, s.PolicyVersion, s.Tasks, s.Groups, s.Events)
 			if s.Continues != "" {
 				fmt.Fprintf(w, "continues: %s\n", s.Continues)
 			}

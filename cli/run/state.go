@@ -12,7 +12,8 @@ import (
 
 func newRunPause(g *app.Global) *cobra.Command {
 	paused := &events.RunPaused{}
-	cmd := newRunStatement(g, "pause", "Open no more groups; rollouts in flight continue, and deadlines stay", events.RunPausedType, paused, "paused")
+	cmd := newRunStatement(g, "pause", "Open no more groups; rollouts in flight continue, and deadlines stay",
+		events.RunPausedType, paused, "paused")
 	cmd.Example = "  rondo run pause first --reason 'the inference server moves'"
 	cmd.Flags().StringVar(&paused.Reason, "reason", "paused by the operator", "reason, shown with the run")
 	return cmd

@@ -32,7 +32,8 @@ func TestPauseAndResume(t *testing.T) {
 		if s.State != state || s.Reason != reason {
 			t.Errorf("the run is %s (%s), want %s (%s)", s.State, s.Reason, state, reason)
 		}
-		if output := command("run", "show", "first"); !strings.Contains(output, "run first is "+state) || reason != "" && !strings.Contains(output, state+": "+reason) {
+		if output := command("run", "show", "first"); !strings.Contains(output, "run first is "+state) ||
+			reason != "" && !strings.Contains(output, state+": "+reason) {
 			t.Errorf("it is shown as %s", output)
 		}
 	}
@@ -48,11 +49,13 @@ func TestPauseAndResume(t *testing.T) {
 	command("run", "close", "first")
 	shown("closed", "closed by the operator")
 	for _, args := range [][]string{{"run", "pause", "first"}, {"run", "resume", "first"}} {
-		if _, err := clitest.Run(t, New, append(args, "--dir", r.Dir)...); err == nil || !strings.Contains(err.Error(), "run first is closed") {
+		if _, err := clitest.Run(t, New, append(args, "--dir", r.Dir)...); err == nil ||
+			!strings.Contains(err.Error(), "run first is closed") {
 			t.Errorf("%v of a closed run: %v", args, err)
 		}
 	}
-	if _, err := clitest.Run(t, New, "run", "pause", "second", "--dir", r.Dir); err == nil || !strings.Contains(err.Error(), "rondo run list") {
+	if _, err := clitest.Run(t, New, "run", "pause", "second", "--dir", r.Dir); err == nil ||
+		!strings.Contains(err.Error(), "rondo run list") {
 		t.Errorf("pausing a run that is not there: %v", err)
 	}
 }

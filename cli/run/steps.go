@@ -43,14 +43,19 @@ takes again after a rewind keeps its first row.
 				return lines.End(complete)
 			}
 			if g.Follows {
-				_, err = steps.Read(cmd.Context(), p.Log.Reader, r, true, func(row steps.Row) error { return printStep(cmd.OutOrStdout(), row) })
+				_, err = steps.Read(cmd.Context(), p.Log.Reader, r, true,
+					func(row steps.Row) error { return printStep(cmd.OutOrStdout(), row) })
 				return err
 			}
-			table := app.NewTable("STEP", "TAKEN", "REWARD", "±", "STALENESS", "TURNS", "SCORED", "FAILED", "DROPPED", "TOKENS/S", "GAP")
+			table := app.NewTable("STEP", "TAKEN", "REWARD", "±", "STALENESS", "TURNS", "SCORED", "FAILED",
+				"DROPPED", "TOKENS/S", "GAP")
 			if _, err = steps.Read(cmd.Context(), p.Log.Reader, r, false, func(row steps.Row) error {
 				f := row.Figures
-				table.Row(row.Step, row.Time.Local().Format(time.DateTime), cell(f, "reward/mean"), cell(f, "reward/std"), cell(f, "staleness/max"), cell(f, "rollout/turns_mean"),
-					cell(f, "rollouts/scored"), cell(f, "rollouts/failed"), f["groups/dropped_stale"]+f["groups/dropped_filtered"], cell(f, "throughput/sampled_tokens_per_second"),
+				table.Row(row.Step, row.Time.Local().Format(time.DateTime), cell(f, "reward/mean"),
+					cell(f, "reward/std"), cell(f, "staleness/max"), cell(f, "rollout/turns_mean"),
+					cell(f, "rollouts/scored"), cell(f, "rollouts/failed"),
+					f["groups/dropped_stale"]+f["groups/dropped_filtered"],
+					cell(f, "throughput/sampled_tokens_per_second"),
 					cell(f, "logprob_gap/mean_abs"))
 				return nil
 			}); err != nil {
@@ -60,7 +65,8 @@ takes again after a rewind keeps its first row.
 		}),
 	}
 	cmd.Flags().StringVar(&feed, "feed", "", "feed whose steps are shown (default: the run's first)")
-	cmd.Flags().BoolVarP(&g.Follows, "follow", "f", false, "print steps as the trainer takes them, until none can follow")
+	cmd.Flags().BoolVarP(&g.Follows, "follow", "f", false,
+		"print steps as the trainer takes them, until none can follow")
 	return cmd
 }
 
@@ -74,7 +80,8 @@ func cell(figures map[string]float64, name string) any {
 
 func printStep(w io.Writer, row steps.Row) error {
 	f := row.Figures
-	_, err := fmt.Fprintf(w, "step %d  %s  reward %.4g  staleness %g  scored %g  failed %g\n", row.Step, row.Time.Local().Format(time.DateTime), f["reward/mean"], f["staleness/max"],
+	_, err := fmt.Fprintf(w, "step %d  %s  reward %.4g  staleness %g  scored %g  failed %g\n", row.Step,
+		row.Time.Local().Format(time.DateTime), f["reward/mean"], f["staleness/max"],
 		f["rollouts/scored"], f["rollouts/failed"])
 	return err
 }

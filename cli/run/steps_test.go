@@ -28,7 +28,8 @@ func TestStepsOfARunThatIsGone(t *testing.T) {
 		return output
 	}
 	before := steps("--json")
-	if strings.Count(before, `"kind":"step"`) != 2 || !strings.HasSuffix(before, `{"complete":true,"kind":"end"}`+"\n") {
+	if strings.Count(before, `"kind":"step"`) != 2 ||
+		!strings.HasSuffix(before, `{"complete":true,"kind":"end"}`+"\n") {
 		t.Errorf("rows:\n%s", before)
 	}
 	if followed := steps("--json", "--follow"); followed != before { // and it ends

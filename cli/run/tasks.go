@@ -13,7 +13,8 @@ import (
 
 func newRunTasks(g *app.Global) *cobra.Command {
 	return &cobra.Command{
-		Use: "tasks RUN", Short: "Show which tasks teach something, and which are never solved", Args: cobra.ExactArgs(1),
+		Use: "tasks RUN", Short: "Show which tasks teach something, and which are never solved",
+		Args: cobra.ExactArgs(1),
 		Long: `Tasks prints a row for each task of a run. SIGNAL counts the complete groups whose rewards differ: of the
 others nothing is learnt. PASSED counts rollouts with the reward curriculum.pass_at of the run file, 1
 by default. FIRST and LAST are the mean rewards of the task's first complete group and of its last.
@@ -31,7 +32,8 @@ A second table has the graded tests that most often did not end as they must.`,
 				pass = c.Passes()
 			}
 			tests := app.NewTable("TASK", "TEST", "TIMES", "MESSAGE")
-			table := app.NewTable("TASK", "GROUPS", "SIGNAL", "SCORED", "PASSED", "FAILED", "MEAN", "FIRST", "LAST", "REMARK")
+			table := app.NewTable("TASK", "GROUPS", "SIGNAL", "SCORED", "PASSED", "FAILED", "MEAN",
+				"FIRST", "LAST", "REMARK")
 			for _, r := range b.Tasks(pass) {
 				most, others := unmet.most(r.Task)
 				if g.JSON {
@@ -46,7 +48,8 @@ A second table has the graded tests that most often did not end as they must.`,
 				if others > 0 {
 					tests.Row(app.Line(r.Task, 60), "others", others, "")
 				}
-				table.Row(app.Line(r.Task, 60), r.Groups, r.Signals, r.Scored, r.Passed, failures(r), reward(r.Mean), reward(r.First),
+				table.Row(app.Line(r.Task, 60), r.Groups, r.Signals, r.Scored, r.Passed, failures(r),
+					reward(r.Mean), reward(r.First),
 					reward(r.Last), r.Remark)
 			}
 			if g.JSON {
@@ -64,7 +67,8 @@ A second table has the graded tests that most often did not end as they must.`,
 // taskRow is what is said of a task.
 type taskRow struct {
 	books.TaskRow
-	// Unmet are the graded tests that did not end as they must, the most frequent ones, and OtherUnmet counts the others.
+	// Unmet are the graded tests that did not end as they must, the most frequent ones, and
+	// OtherUnmet counts the others.
 	Unmet      []unmetTest `json:"unmet,omitempty"`
 	OtherUnmet int         `json:"other_unmet,omitempty"`
 }

@@ -15,7 +15,8 @@ import (
 // condition selects rollouts of the books.
 type condition func(r books.Rollout) bool
 
-// texts and figures are what conditions look at. A figure that a rollout does not have yet fits no condition.
+// texts and figures are what conditions look at. A figure that a rollout does not
+// have yet fits no condition.
 var (
 	texts = map[string]func(r books.Rollout) string{
 		"rollout":     func(r books.Rollout) string { return r.ID },
@@ -132,7 +133,8 @@ func compares(order int, operator string) bool {
 	return order >= 0
 }
 
-// sequenceCondition is about where on the log the rollout was scored or failed, or started while it has no outcome.
+// sequenceCondition is about where on the log the rollout was scored or failed, or started
+// while it has no outcome.
 func sequenceCondition(field, operator, value string) (condition, error) {
 	bound, err := strconv.ParseUint(value, 10, 64)
 	if err != nil || operator != "=" {

@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestUnserved: rollouts that wait for a worker which nobody has started are said, and none while a worker asks for work or has some.
+// TestUnserved: rollouts that wait for a worker which nobody has started are said, and none while a
+// worker asks for work or has some.
 func TestUnserved(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
@@ -40,7 +41,8 @@ func TestUnserved(t *testing.T) {
 		consumers = append(consumers, c)
 	}
 	want("no worker asks for work that begins them as their environment: 1 rollout waits")
-	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, "g000001-0", "0", events.RolloutFinished{Turns: 1}))
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, "g000001-0",
+		"0", events.RolloutFinished{Turns: 1}))
 	want("as their environment", "no worker asks for work that rates them: 1 rollout waits")
 	servicetest.StartRollout(t, log, "r", "g000001-1", "a")
 	if _, err := consumers[0].Next(jetstream.FetchMaxWait(time.Minute)); err != nil { // a worker has it

@@ -32,7 +32,8 @@ type openOptions struct {
 func newSandboxOpen(g *app.Global) *cobra.Command {
 	o := openOptions{Settings: service.DefaultSettings()}
 	cmd := &cobra.Command{
-		Use: "open ROLLOUT [-- COMMAND…]", Short: "Open a rollout's workspace as one of its turns left it", Args: cobra.MinimumNArgs(1),
+		Use: "open ROLLOUT [-- COMMAND…]", Short: "Open a rollout's workspace as one of its turns left it",
+		Args: cobra.MinimumNArgs(1),
 		Long: `Open makes a new sandbox with the workspace as it was after a turn of a rollout, and with the toolchains and the environment of its
 task: the task's snapshot and the change that the turn's tool runner stored. Without a command it is a shell at a terminal; with one, the
 command's output and exit code are its own.
@@ -82,7 +83,8 @@ type openedSandbox struct {
 	turn    int
 }
 
-// open reads what it needs and lets the log and the store go: a shell that is left open must keep no plane from its folder.
+// open reads what it needs and lets the log and the store go: a shell that is left open must keep
+// no plane from its folder.
 func (o openOptions) open(ctx context.Context, g *app.Global, rollout string) (*openedSandbox, error) {
 	p, err := plane.Connect(ctx, g)
 	if err != nil {
@@ -150,8 +152,10 @@ func (s *openedSandbox) execute(cmd *cobra.Command, g *app.Global, command []str
 	}
 	if g.JSON {
 		return app.PrintJSON(cmd.OutOrStdout(), executedCommand{
-			Run: s.rollout.Run, Rollout: s.rollout.ID, Turn: s.turn, Isolation: s.Isolation(), Filesystem: s.FSMode(), ExitCode: result.ExitCode,
-			Stdout: string(result.Stdout), Stderr: string(result.Stderr), DroppedBytes: result.DroppedBytes, TimedOut: result.TimedOut,
+			Run: s.rollout.Run, Rollout: s.rollout.ID, Turn: s.turn, Isolation: s.Isolation(), Filesystem: s.FSMode(),
+			ExitCode: result.ExitCode,
+			Stdout:   string(result.Stdout), Stderr: string(result.Stderr), DroppedBytes: result.DroppedBytes,
+			TimedOut:    result.TimedOut,
 			OutOfMemory: result.OutOfMemory, DurationSeconds: result.Duration.Seconds(),
 		})
 	}
@@ -159,7 +163,8 @@ func (s *openedSandbox) execute(cmd *cobra.Command, g *app.Global, command []str
 	_, _ = cmd.ErrOrStderr().Write(result.Stderr)
 	switch {
 	case result.TimedOut:
-		return &app.ExitError{Code: result.ExitCode, Err: fmt.Errorf("the command was killed after %s (--timeout)", timeout)}
+		return &app.ExitError{Code: result.ExitCode, Err: fmt.Errorf("the command was killed after %s (--timeout)",
+			timeout)}
 	case result.ExitCode != 0:
 		return &app.ExitError{Code: result.ExitCode, Err: fmt.Errorf("the command ended with %d", result.ExitCode)}
 	}
@@ -172,7 +177,8 @@ const shellScript = `if command -v bash >/dev/null; then exec bash --norc -i; fi
 // shell lets a person work at the terminal of this process.
 func (s *openedSandbox) shell(ctx context.Context) error {
 	stdin := int(os.Stdin.Fd())
-	fmt.Printf("The workspace of %s (run %s) after turn %d; isolation: %s. Changes are thrown away when the shell ends.\n", s.rollout.ID, s.rollout.Run, s.turn, s.Isolation())
+	fmt.Printf("The workspace of %s (run %s) after turn %d; isolation: %s. Changes are thrown away when the shell ends.\n",
+		s.rollout.ID, s.rollout.Run, s.turn, s.Isolation())
 	prompt := fmt.Sprintf("%s@%d", s.rollout.ID, s.turn)
 	env := map[string]string{"TERM": os.Getenv("TERM"), "RONDO_PROMPT": prompt, "PS1": prompt + `:\w\$ `}
 	columns, rows, err := term.GetSize(stdin)

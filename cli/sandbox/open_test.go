@@ -25,7 +25,8 @@ func edited(t *testing.T, snapshot []byte, script string) []byte {
 	if err := errors.Join(sb.Unpack(ctx, sb.Workdir(), snapshot), sb.SetBase(ctx)); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-ec", script}}); err != nil || done.ExitCode != 0 {
+	if done, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-ec", script}}); err != nil ||
+		done.ExitCode != 0 {
 		t.Fatalf("%s: %+v, %v", script, done, err)
 	}
 	change, err := sb.Changes(ctx)
@@ -35,7 +36,8 @@ func edited(t *testing.T, snapshot []byte, script string) []byte {
 	return change
 }
 
-// threeTurns states a rollout that changed its workspace in its first two turns, and asked for no tools in its third.
+// threeTurns states a rollout that changed its workspace in its first two turns, and asked
+// for no tools in its third.
 func threeTurns(t *testing.T, log *eventlog.Log, run, rollout string) {
 	t.Helper()
 	snapshot := sandboxtest.Pack(t, map[string]string{"a.txt": "one\n"})
@@ -44,7 +46,8 @@ func threeTurns(t *testing.T, log *eventlog.Log, run, rollout string) {
 	cfg.Tasks[0].Env = map[string]string{"OF_TASK": "yes"}
 	servicetest.OpenRun(t, log, run, cfg)
 	servicetest.StartRollout(t, log, run, rollout, "a")
-	for n, script := range []string{"echo two >> a.txt", "echo two >> a.txt; mkdir d; mv a.txt d; ln -s d/a.txt link", ""} {
+	for n, script := range []string{"echo two >> a.txt",
+		"echo two >> a.txt; mkdir d; mv a.txt d; ln -s d/a.txt link", ""} {
 		sampled := events.TurnSampled{Turn: n, FinishReason: "tool_calls"}
 		var after *storage.Ref
 		if script != "" {
@@ -56,13 +59,14 @@ func threeTurns(t *testing.T, log *eventlog.Log, run, rollout string) {
 		e.Route = runfile.RouteFinal
 		servicetest.Append(t, log, e)
 		if after != nil {
-			servicetest.Append(t, log, servicetest.Event(t, run, events.ToolsCompletedType, rollout, events.Ordinal(n), events.ToolsCompleted{Turn: n, Workspace: after}))
+			servicetest.Append(t, log, servicetest.Event(t, run, events.ToolsCompletedType, rollout, events.Ordinal(n),
+				events.ToolsCompleted{Turn: n, Workspace: after}))
 		}
 	}
 }
 
-// TestLastTurnOfAgent: the end of an agent's rollout is its last turn that is not left behind, whatever
-// their number is.
+// TestLastTurnOfAgent: the end of an agent's rollout is its last turn that is not left behind,
+// whatever their number is.
 func TestLastTurnOfAgent(t *testing.T) {
 	r := &events.Rollout{ID: "g000001-0", Calls: make([]events.Call, 1), Finished: &events.RolloutFinished{Turns: 2},
 		Turns:   []events.TurnSampled{{}, {Turn: 1}, {Turn: 2}, {Turn: 3}},
@@ -93,8 +97,9 @@ func TestSandboxOpen(t *testing.T) {
 		args []string
 		want string
 	}{
-		"first":                {[]string{id, "--turn", "0", "--", "sh", "-c", "cat a.txt; ls"}, "one\ntwo\na.txt\n"},
-		"second":               {[]string{id, "--turn", "1", "--run", "r", "--", "sh", "-c", "cat link; ls"}, "one\ntwo\nd\nlink\n"},
+		"first": {[]string{id, "--turn", "0", "--", "sh", "-c", "cat a.txt; ls"}, "one\ntwo\na.txt\n"},
+		"second": {[]string{id, "--turn", "1", "--run", "r", "--", "sh", "-c", "cat link; ls"},
+			"one\ntwo\nd\nlink\n"},
 		"last":                 {[]string{id, "--", "sh", "-c", "readlink link; echo $OF_TASK"}, "d/a.txt\nyes\n"},
 		"nothing is kept":      {[]string{id, "--", "sh", "-c", "rm -r d; ls"}, "link\n"},
 		"nothing was kept":     {[]string{id, "--", "ls"}, "d\nlink\n"},
@@ -111,14 +116,16 @@ func TestSandboxOpen(t *testing.T) {
 	if jsonErr := json.Unmarshal([]byte(text), &done); err != nil || jsonErr != nil {
 		t.Fatalf("%q: %v, %v", text, err, jsonErr)
 	}
-	if done.Run != "r" || done.Rollout != id || done.Turn != 1 || done.ExitCode != 3 || done.Stdout != "out\n" || done.Stderr != "err\n" || done.Isolation != "namespaces" {
+	if done.Run != "r" || done.Rollout != id || done.Turn != 1 || done.ExitCode != 3 || done.Stdout != "out\n" ||
+		done.Stderr != "err\n" || done.Isolation != "namespaces" {
 		t.Errorf("%+v", done)
 	}
 	var exit *app.ExitError
 	if _, err := open(id, "--", "sh", "-c", "exit 3"); !errors.As(err, &exit) || exit.Code != 3 {
 		t.Errorf("a command that ends with 3: %v", err)
 	}
-	if _, err := open(id, "--timeout", "100ms", "--", "sleep", "60"); !errors.As(err, &exit) || !strings.Contains(err.Error(), "--timeout") {
+	if _, err := open(id, "--timeout", "100ms", "--", "sleep", "60"); !errors.As(err, &exit) ||
+		!strings.Contains(err.Error(), "--timeout") {
 		t.Errorf("a command that takes too long: %v", err)
 	}
 	for want, args := range map[string][]string{

@@ -104,16 +104,21 @@ Exit codes: the command's own; 128 + N where signal N ended it; 126 and 127 wher
 	flags.IntVar(&l.PIDs, "pids", sandbox.DefaultPIDs, "processes and threads")
 	flags.DurationVar(&l.Wall, "timeout", sandbox.DefaultWall, "time of the command")
 	flags.Var((*app.Size)(&l.DiskBytes), "disk", "bytes of all that is written")
-	flags.Var(&output, "output", "bytes of standard output, and of standard error, that are passed on; a thousand times as many end the command")
-	flags.StringVar(&o.spec.Workdir, "workdir", sandbox.DefaultWorkdir, "the workspace inside, where the command starts")
+	flags.Var(&output, "output",
+		"bytes of standard output, and of standard error, that are passed on; a thousand times as many end the command")
+	flags.StringVar(&o.spec.Workdir, "workdir", sandbox.DefaultWorkdir,
+		"the workspace inside, where the command starts")
 	flags.StringArrayVar(&o.env, "env", nil, "`NAME=VALUE` in the command's environment; again for more")
-	flags.StringArrayVar(&o.mounts, "mount", nil, "`SOURCE[:TARGET]` of this machine shown inside, read-only; again for more")
-	flags.BoolVar(&o.stdin, "stdin", false, "read standard input to its end, 16 MiB at most, and pass it to the command")
+	flags.StringArrayVar(&o.mounts, "mount", nil,
+		"`SOURCE[:TARGET]` of this machine shown inside, read-only; again for more")
+	flags.BoolVar(&o.stdin, "stdin", false,
+		"read standard input to its end, 16 MiB at most, and pass it to the command")
 	flags.StringVar(&o.spec.MinIsolation, "min-isolation", sandbox.IsolationNamespaces,
 		"weakest isolation to accept where the kernel refuses more: "+strings.Join(sandbox.Isolations(), ", "))
 	cmd.PreRun = func(*cobra.Command, []string) { l.OutputBytes = int(output) }
 	_ = cmd.MarkFlagDirname("snapshot")
-	_ = cmd.RegisterFlagCompletionFunc("min-isolation", cobra.FixedCompletions(sandbox.Isolations(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("min-isolation",
+		cobra.FixedCompletions(sandbox.Isolations(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -133,7 +138,8 @@ func (o *sandboxRun) run(cmd *cobra.Command, args []string) error {
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
 	case errors.Is(err, syscall.EPIPE):
-		return &app.ExitError{Code: 128 + int(syscall.SIGPIPE), Err: errors.New("the reader of the output is gone, so the command was ended")}
+		return &app.ExitError{Code: 128 + int(syscall.SIGPIPE),
+			Err: errors.New("the reader of the output is gone, so the command was ended")}
 	case err != nil:
 		r.ExitCode, r.Error = sandboxFailed, err.Error()
 	}
@@ -185,7 +191,8 @@ func (o *sandboxRun) prepare(args []string, stdin io.Reader) (snapshot []byte, c
 			return nil, command, fmt.Errorf("read standard input: %w", err)
 		}
 		if len(command.Stdin) > maxStdin {
-			return nil, command, fmt.Errorf("standard input has more than %d MiB: put it in a file of the --snapshot", maxStdin>>20)
+			return nil, command, fmt.Errorf("standard input has more than %d MiB: put it in a file of the --snapshot",
+				maxStdin>>20)
 		}
 	}
 	if o.snapshot == "" {
@@ -253,7 +260,8 @@ func (o *sandboxRun) limitReached() error {
 	case "memory":
 		return fmt.Errorf("a process was ended as memory ran out: --mem is %v", app.Size(o.spec.Limits.MemoryBytes))
 	}
-	return fmt.Errorf("the command wrote more than a thousand times --output %v and was ended", app.Size(o.spec.Limits.OutputBytes))
+	return fmt.Errorf("the command wrote more than a thousand times --output %v and was ended",
+		app.Size(o.spec.Limits.OutputBytes))
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -57,14 +57,18 @@ func TestSandboxRun(t *testing.T) {
 		{"flags of the command", []string{"echo", "--json"}, "", 0, "--json\n", ""},
 		{"signal", []string{"--", "sh", "-c", "kill -9 $$"}, "", 137, "", ""},
 		{"not there", []string{"no-such-program"}, "", 127, "", "no-such-program: command not found\n"},
-		{"snapshot", []string{"--snapshot", repo, "--workdir", "/work", "--", "sh", "-c", "pwd; cat src/file"}, "", 0, "/work\nof the snapshot\n", ""},
-		{"mount", []string{"--mount", shown, "--mount", shown + ":/mnt/x", "--", "cat", shown + "/file", "/mnt/x/file"}, "", 0, "of the host\nof the host\n", ""},
+		{"snapshot", []string{"--snapshot", repo, "--workdir", "/work", "--", "sh", "-c", "pwd; cat src/file"}, "", 0,
+			"/work\nof the snapshot\n", ""},
+		{"mount", []string{"--mount", shown, "--mount", shown + ":/mnt/x", "--", "cat", shown + "/file", "/mnt/x/file"},
+			"", 0, "of the host\nof the host\n", ""},
 		{"environment", []string{"--env", "A=b=c", "--", "sh", "-c", "echo $A"}, "", 0, "b=c\n", ""},
 		{"input", []string{"--stdin", "cat"}, "typed", 0, "typed", ""},
 		{"no input", []string{"cat"}, "typed", 0, "", ""},
 		{"timeout", []string{"--timeout", "200ms", "--", "sleep", "600"}, "", 143, "", "longer than --timeout 200ms"},
-		{"weaker isolation is not taken when there is better", []string{"--min-isolation", "none", "--json", "true"}, "", 0, `"isolation":"namespaces"`, ""},
-		{"no such level", []string{"--min-isolation", "vm", "true"}, "", sandboxFailed, "", "one of namespaces, landlock, none"},
+		{"weaker isolation is not taken when there is better", []string{"--min-isolation", "none", "--json", "true"},
+			"", 0, `"isolation":"namespaces"`, ""},
+		{"no such level", []string{"--min-isolation", "vm", "true"}, "", sandboxFailed, "",
+			"one of namespaces, landlock, none"},
 		{"no such snapshot", []string{"--snapshot", shown + "/no", "true"}, "", 1, "", "--snapshot: stat"},
 		{"file for a snapshot", []string{"--snapshot", shown + "/file", "true"}, "", 1, "", "a folder is needed"},
 		{"bad size", []string{"--mem", "much", "true"}, "", 1, "", "for example 256m"},
@@ -98,13 +102,19 @@ func TestSandboxRunReport(t *testing.T) {
 		want func(sandboxReport) bool
 	}{
 		"well": {[]string{"--", "sh", "-c", "printf out; printf error >&2"}, func(r sandboxReport) bool {
-			return r.ExitCode == 0 && r.Stdout == 3 && r.Stderr == 5 && r.Killed == "" && r.FSMode != "" && r.Cgroup != "" && r.CreateMS > 0 && r.RunMS > 0 && r.DestroyMS > 0
+			return r.ExitCode == 0 && r.Stdout == 3 && r.Stderr == 5 && r.Killed == "" && r.FSMode != "" &&
+				r.Cgroup != "" && r.CreateMS > 0 && r.RunMS > 0 && r.DestroyMS > 0
 		}},
-		"time":      {[]string{"--timeout", "200ms", "--", "sleep", "600"}, func(r sandboxReport) bool { return r.ExitCode == 143 && r.Killed == "timeout" && r.RunMS >= 200 }},
-		"memory":    {[]string{"--mem", "128m", "--disk", "1m", "--", "sh", "-c", "head -c 500m /dev/zero | tail"}, func(r sandboxReport) bool { return r.Killed == "memory" }},
-		"output":    {[]string{"--output", "1k", "yes"}, func(r sandboxReport) bool { return r.Killed == "output" && r.Stdout == 1024 && r.Dropped > 1<<19 }},
-		"dropped":   {[]string{"--output", "1k", "--", "head", "-c", "5000", "/dev/zero"}, func(r sandboxReport) bool { return r.Killed == "" && r.Stdout == 1024 && r.Dropped == 3976 }},
-		"leftovers": {[]string{"--", "sh", "-c", "setsid sleep 600 & setsid sleep 601 &"}, func(r sandboxReport) bool { return r.ExitCode == 0 && r.Leftovers == 2 }},
+		"time": {[]string{"--timeout", "200ms", "--", "sleep", "600"},
+			func(r sandboxReport) bool { return r.ExitCode == 143 && r.Killed == "timeout" && r.RunMS >= 200 }},
+		"memory": {[]string{"--mem", "128m", "--disk", "1m", "--", "sh", "-c", "head -c 500m /dev/zero | tail"},
+			func(r sandboxReport) bool { return r.Killed == "memory" }},
+		"output": {[]string{"--output", "1k", "yes"},
+			func(r sandboxReport) bool { return r.Killed == "output" && r.Stdout == 1024 && r.Dropped > 1<<19 }},
+		"dropped": {[]string{"--output", "1k", "--", "head", "-c", "5000", "/dev/zero"},
+			func(r sandboxReport) bool { return r.Killed == "" && r.Stdout == 1024 && r.Dropped == 3976 }},
+		"leftovers": {[]string{"--", "sh", "-c", "setsid sleep 600 & setsid sleep 601 &"},
+			func(r sandboxReport) bool { return r.ExitCode == 0 && r.Leftovers == 2 }},
 		"failure": {[]string{"--disk", "1k", "true"}, func(r sandboxReport) bool {
 			return r.ExitCode == sandboxFailed && strings.Contains(r.Error, "disk limit")
 		}},
@@ -129,7 +139,8 @@ func TestSandboxRunStreams(t *testing.T) {
 		by   func(*exec.Cmd, io.Closer) error
 		code int
 	}{
-		"interrupted":           {func(cmd *exec.Cmd, _ io.Closer) error { return cmd.Process.Signal(syscall.SIGINT) }, 130},
+		"interrupted": {func(cmd *exec.Cmd, _ io.Closer) error { return cmd.Process.Signal(syscall.SIGINT) },
+			130},
 		"nobody reads any more": {func(_ *exec.Cmd, out io.Closer) error { return out.Close() }, 141},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +168,8 @@ func TestSandboxRunStreams(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	for text, want := range map[string]app.Size{"1": 1, "64k": 64 << 10, "256M": 256 << 20, "2g": 2 << 30, "": 0, "-1": 0, "1t": 0, "99999999999g": 0, "1.5m": 0, "m": 0} {
+	for text, want := range map[string]app.Size{"1": 1, "64k": 64 << 10, "256M": 256 << 20, "2g": 2 << 30, "": 0,
+		"-1": 0, "1t": 0, "99999999999g": 0, "1.5m": 0, "m": 0} {
 		t.Run(text, func(t *testing.T) {
 			var s app.Size
 			err := s.Set(text)

@@ -20,7 +20,8 @@ const configFile = "rondo.yaml"
 func NewConfig(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Write a file of settings"}
 	cmd.AddCommand(&cobra.Command{
-		Use: "init [FILE]", Short: "Write all settings of the services into a file, with comments", Args: cobra.MaximumNArgs(1),
+		Use: "init [FILE]", Short: "Write all settings of the services into a file, with comments",
+		Args: cobra.MaximumNArgs(1),
 		Long: `Init writes every flag of "rondo up" and "rondo service" into FILE (` + configFile + `), each with what it means and
 with its default, as a comment. Take away the # of those that you change. Commands read the file that
 --config, or the variable RONDO_CONFIG, names. It overwrites nothing.`,
@@ -35,7 +36,8 @@ with its default, as a comment. Take away the # of those that you change. Comman
 				return err
 			}
 			dir, base := filepath.Split(name)
-			return write(cmd, g, cmp.Or(dir, "."), []file{{base, content, 0o644}}, "rondo up --config "+name+" reads it")
+			return write(cmd, g, cmp.Or(dir, "."), []file{{base, content, 0o644}},
+				"rondo up --config "+name+" reads it")
 		},
 	})
 	return cmd

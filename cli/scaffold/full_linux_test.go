@@ -9,13 +9,15 @@ import (
 	"github.com/rondo-rl/rondo/tests/smalldisk"
 )
 
-// TestFullDisk: on a disk without the room for all files none is left, nor a part of one, and the folders that were there stay.
+// TestFullDisk: on a disk without the room for all files none is left, nor a part of one, and the
+// folders that were there stay.
 func TestFullDisk(t *testing.T) {
 	disk := smalldisk.Mount(t, "28k")
 	if err := os.MkdirAll(filepath.Join(disk, "mine", "tasks"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t, disk, "init", "mine"); err == nil || !strings.Contains(err.Error(), "nothing was written; make room on its disk") {
+	if err := run(t, disk, "init", "mine"); err == nil ||
+		!strings.Contains(err.Error(), "nothing was written; make room on its disk") {
 		t.Errorf("want an error that says what to do: %v", err)
 	}
 	var left []string

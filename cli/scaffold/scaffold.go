@@ -40,7 +40,8 @@ type file struct {
 // NewInit makes the command `rondo init`.
 func NewInit(g *app.Global) *cobra.Command {
 	return &cobra.Command{
-		Use: "init [DIR]", Short: "Write a task, a run file, a trainer and a reward function to begin with", Args: cobra.MaximumNArgs(1),
+		Use: "init [DIR]", Short: "Write a task, a run file, a trainer and a reward function to begin with",
+		Args: cobra.MaximumNArgs(1),
 		Long: `Init writes into DIR, or into this folder, what a first run of your own needs: a task in Python whose tests lie
 apart from its code, a run file with comments, a trainer in PyTorch, a reward function in Python, and a README that
 says what to type next. It overwrites nothing: if one of the files is there, it writes none.`,
@@ -67,7 +68,8 @@ from the program, and a solution. Lint accepts it as it is. Put your own in its 
 		Example: "  rondo tasks init parse-dates\n  rondo tasks lint tasks",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !taskName.MatchString(args[0]) {
-				return fmt.Errorf("task name %q: use lower-case letters, digits and -, at most 64, a letter or digit first", args[0])
+				return fmt.Errorf(
+					"task name %q: use lower-case letters, digits and -, at most 64, a letter or digit first", args[0])
 			}
 			return write(cmd, g, pack, taskFiles(args[0]), "`rondo tasks lint "+pack+"` proves it")
 		},
@@ -117,7 +119,8 @@ func write(cmd *cobra.Command, g *app.Global, dir string, files []file, next str
 		return !errors.Is(err, fs.ErrNotExist)
 	})
 	if i >= 0 {
-		return fmt.Errorf("%s is there already, or cannot be looked at: nothing was written; name another folder", files[i].target(dir))
+		return fmt.Errorf("%s is there already, or cannot be looked at: nothing was written; name another folder",
+			files[i].target(dir))
 	}
 	written, err := writeAll(dir, files)
 	if err != nil {
@@ -127,7 +130,8 @@ func write(cmd *cobra.Command, g *app.Global, dir string, files []file, next str
 		}
 		return fmt.Errorf("%w: nothing was written; %s", err, advice)
 	}
-	return app.Tell(cmd, g, map[string][]string{"files": written}, "wrote:\n  %s\n%s\n", strings.Join(written, "\n  "), next)
+	return app.Tell(cmd, g, map[string][]string{"files": written},
+		"wrote:\n  %s\n%s\n", strings.Join(written, "\n  "), next)
 }
 
 // target is the file's path in a folder.

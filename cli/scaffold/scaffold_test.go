@@ -24,7 +24,8 @@ func run(t *testing.T, dir string, args ...string) error {
 	return cmd.Execute()
 }
 
-// TestInit: what is written can be read, the tasks of the run file lie beside it, and nothing is overwritten.
+// TestInit: what is written can be read, the tasks of the run file lie beside it,
+// and nothing is overwritten.
 func TestInit(t *testing.T) {
 	dir := t.TempDir()
 	for _, args := range [][]string{{"init", "mine"}, {"task", "another", "--tasks", "mine/tasks"}} {
@@ -48,7 +49,8 @@ func TestInit(t *testing.T) {
 	if err := os.Remove("mine/README.md"); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"init", "mine"}, {"task", "another", "--tasks", "mine/tasks"}, {"task", "../escape"}, {"task", "Über"}} {
+	for _, args := range [][]string{{"init", "mine"}, {"task", "another", "--tasks", "mine/tasks"},
+		{"task", "../escape"}, {"task", "Über"}} {
 		if err := run(t, dir, args...); err == nil {
 			t.Errorf("%v: want an error", args)
 		}

@@ -43,9 +43,11 @@ type dashboardSettings struct {
 
 // AddFlags adds the dashboard's flags.
 func (s *dashboardSettings) AddFlags(f *pflag.FlagSet, listen string) {
-	f.StringVar(&s.listen, "dashboard-listen", listen, "where the dashboard listens for browsers, for example 127.0.0.1:8780; \"\" starts none. "+
-		"\"rondo dashboard\" prints the link with which they may read")
-	f.BoolVar(&s.open, "dashboard-open", false, "let everybody who reaches the dashboard's address read all runs, also other users of this machine")
+	f.StringVar(&s.listen, "dashboard-listen", listen,
+		"where the dashboard listens for browsers, for example 127.0.0.1:8780; \"\" starts none. "+
+			"\"rondo dashboard\" prints the link with which they may read")
+	f.BoolVar(&s.open, "dashboard-open", false,
+		"let everybody who reaches the dashboard's address read all runs, also other users of this machine")
 }
 
 // Listen opens the dashboard's port before anything runs, and gives the address of its first page,
@@ -151,13 +153,15 @@ func serveDashboard(ctx context.Context, env pipeline.Env, s Settings) error {
 		return fmt.Errorf("--dashboard-listen: name an address for the %s", topology.Dashboard)
 	}
 	defer s.Dashboard.Close()
-	d, err := dashboard.New(ctx, env, dashboard.Access{Token: s.Dashboard.token, Open: s.Dashboard.open}, policy.TokenText)
+	d, err := dashboard.New(ctx, env, dashboard.Access{Token: s.Dashboard.token, Open: s.Dashboard.open},
+		policy.TokenText)
 	if err != nil {
 		return err
 	}
 	at := s.Dashboard.url()
 	if s.Dashboard.open {
-		env.Logger.Warn("dashboard open", "url", at, "reason", "--dashboard-open: everybody who reaches this address reads all runs, also other users of this machine")
+		env.Logger.Warn("dashboard open", "url", at, "reason",
+			"--dashboard-open: everybody who reaches this address reads all runs, also other users of this machine")
 	}
 	env.Logger.Info("dashboard listening", "url", at, "link", s.Dashboard.linkHelp())
 	return s.ServeOpen(ctx, netutil.LimitListener(s.Dashboard.listener, dashboardConnections), d)

@@ -83,7 +83,8 @@ func TestDashboardPort(t *testing.T) {
 	if shown := s.Dashboard.Welcome(true); shown != link {
 		t.Errorf("a terminal shows %s, and the command %s", shown, link)
 	}
-	if piped := s.Dashboard.Welcome(false); strings.Contains(piped, "token=") || !strings.Contains(piped, "rondo dashboard --dir "+env.Dir) {
+	if piped := s.Dashboard.Welcome(false); strings.Contains(piped, "token=") ||
+		!strings.Contains(piped, "rondo dashboard --dir "+env.Dir) {
 		t.Errorf("a pipe gets %s", piped)
 	}
 	info, err := os.Stat(filepath.Join(env.Dir, DashboardTokenFile))
@@ -96,7 +97,8 @@ func TestDashboardPort(t *testing.T) {
 	}
 	s.Dashboard.listen, s.Dashboard.listener = strings.Trim(url, "htp:/"), nil
 	servicetest.Start(t, func(ctx context.Context) error { return serveDashboard(ctx, env, s) })
-	natstest.Eventually(t, "the dashboard has begun again", func() bool { _, err := DashboardLink(env.Dir); return err == nil })
+	natstest.Eventually(t, "the dashboard has begun again",
+		func() bool { _, err := DashboardLink(env.Dir); return err == nil })
 	if again, err := DashboardLink(env.Dir); again != link || err != nil {
 		t.Errorf("after a restart the link is %s, %v, and was %s", again, err, link)
 	}
@@ -123,16 +125,18 @@ func TestDashboardOpen(t *testing.T) {
 	}
 }
 
-// TestShortDashboardToken: a token that could be guessed from the link is refused, without a word of
-// what it is, and space around one does not count.
+// TestShortDashboardToken: a token that could be guessed from the link is refused, without a word
+// of what it is, and space around one does not count.
 func TestShortDashboardToken(t *testing.T) {
 	var s Settings
 	dir := t.TempDir()
 	s.Dashboard.listen = "127.0.0.1:0"
-	for token, short := range map[string]bool{"hunter2": true, " hunter2" + strings.Repeat(" ", 40): true, strings.Repeat("0123456789abcdef", 2) + "\n": false} {
+	for token, short := range map[string]bool{"hunter2": true, " hunter2" + strings.Repeat(" ", 40): true,
+		strings.Repeat("0123456789abcdef", 2) + "\n": false} {
 		t.Setenv(dashboardToken, token)
 		_, err := s.Dashboard.Listen(dir)
-		if short != (err != nil) || short && (!strings.Contains(err.Error(), "at least 32") || strings.Contains(err.Error(), "hunter2")) {
+		if short != (err != nil) || short &&
+			(!strings.Contains(err.Error(), "at least 32") || strings.Contains(err.Error(), "hunter2")) {
 			t.Errorf("%q: %v", token, err)
 		}
 		if err == nil && strings.TrimSpace(s.Dashboard.token) != s.Dashboard.token {

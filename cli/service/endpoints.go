@@ -30,7 +30,9 @@ func (s *Settings) serversAway() (away []health.Outage) {
 	states, _ := s.servers.Look()
 	for _, server := range states {
 		if server.Away != "" {
-			away = append(away, health.Outage{Of: server.URL, Reason: fmt.Sprintf("%s failed in a row, the last one: %.300s", app.Plural(server.Failures, "request"), server.Away)})
+			away = append(away, health.Outage{Of: server.URL,
+				Reason: fmt.Sprintf("%s failed in a row, the last one: %.300s", app.Plural(server.Failures, "request"),
+					server.Away)})
 		}
 	}
 	return away
@@ -38,7 +40,8 @@ func (s *Settings) serversAway() (away []health.Outage) {
 
 // AddKeysFlag adds the flag that names the file of keys of inference servers.
 func (s *Settings) AddKeysFlag(f *pflag.FlagSet) {
-	f.StringVar(&s.EndpointKeys, "endpoint-keys", "", "YAML file of which inference servers, judges and servers of tools are shown which key (or one key for all of the first two in "+EndpointKey+")")
+	f.StringVar(&s.EndpointKeys, "endpoint-keys", "",
+		"YAML file of which inference servers, judges and servers of tools are shown which key (or one key for all of the first two in "+EndpointKey+")")
 }
 
 // ReadKeys reads the keys of inference servers.

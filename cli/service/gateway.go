@@ -24,12 +24,13 @@ const gatewayPart = "gateway"
 // gatewayKey is the environment variable with the one key of a gateway that has no file of tenants.
 const gatewayKey = "RONDO_GATEWAY_KEY"
 
-// gatewayConnections bounds the connections of harnesses, each of which costs memory before its request is read; who comes when there are
-// as many waits for one to end.
+// gatewayConnections bounds the connections of harnesses, each of which costs memory before its
+// request is read; who comes when there are as many waits for one to end.
 const gatewayConnections = 4096
 
-// GatewayKeyFile holds, in the plane's directory, the key of a gateway that was given none: other users of the machine can reach
-// its port, and whoever can use it states rollouts and has the inference servers' keys used.
+// GatewayKeyFile holds, in the plane's directory, the key of a gateway that was given none: other
+// users of the machine can reach its port, and whoever can use it states rollouts and has the
+// inference servers' keys used.
 const GatewayKeyFile = "gateway.key"
 
 // gatewaySettings are what the gateway can be told.
@@ -44,10 +45,13 @@ type gatewaySettings struct {
 func (s *gatewaySettings) AddFlags(cmd *cobra.Command, listen string) {
 	s.slots = gateway.DefaultOptions().Slots
 	f := cmd.Flags()
-	f.StringVar(&s.listen, "gateway-listen", listen, "where the gateway listens for harnesses, for example 127.0.0.1:8790")
-	f.StringVar(&s.tenants, "gateway-tenants", "", "YAML file of who may use the gateway, with keys and limits (or one key in "+gatewayKey+"; without either the "+
-		"gateway makes one in "+GatewayKeyFile+" of --dir)")
-	f.StringVar(&s.cert, "gateway-tls-cert", "", "certificate in PEM with which the gateway speaks TLS, for example /etc/rondo/tls.crt; it is read again when it changes")
+	f.StringVar(&s.listen, "gateway-listen", listen,
+		"where the gateway listens for harnesses, for example 127.0.0.1:8790")
+	f.StringVar(&s.tenants, "gateway-tenants", "",
+		"YAML file of who may use the gateway, with keys and limits (or one key in "+gatewayKey+"; without either the "+
+			"gateway makes one in "+GatewayKeyFile+" of --dir)")
+	f.StringVar(&s.cert, "gateway-tls-cert", "",
+		"certificate in PEM with which the gateway speaks TLS, for example /etc/rondo/tls.crt; it is read again when it changes")
 	f.StringVar(&s.key, "gateway-tls-key", "", "key in PEM of --gateway-tls-cert, for example /etc/rondo/tls.key")
 	f.IntVar(&s.slots, "gateway-slots", s.slots, "harnesses' calls that are at the inference servers at once")
 }
@@ -77,7 +81,8 @@ func serveGateway(ctx context.Context, env pipeline.Env, s Settings) error {
 	}
 	if at, ok := listener.Addr().(*net.TCPAddr); len(opts.Tenants) == 0 && (!ok || !at.IP.IsLoopback()) {
 		listener.Close()
-		return fmt.Errorf("--gateway-listen %s: others can reach it, so it needs keys: set %s, or --gateway-tenants", s.Gateway.listen, gatewayKey)
+		return fmt.Errorf("--gateway-listen %s: others can reach it, so it needs keys: set %s, or --gateway-tenants",
+			s.Gateway.listen, gatewayKey)
 	}
 	keyFile := ""
 	if len(opts.Tenants) == 0 {
@@ -99,7 +104,8 @@ func serveGateway(ctx context.Context, env pipeline.Env, s Settings) error {
 	if certificate != nil {
 		scheme, listener = "https://", certificate.listener(listener)
 	}
-	env.Logger.Info("gateway listening", "url", scheme+listener.Addr().String(), "tenants", len(opts.Tenants), "key_file", keyFile)
+	env.Logger.Info("gateway listening", "url", scheme+listener.Addr().String(),
+		"tenants", len(opts.Tenants), "key_file", keyFile)
 	go s.servers.FollowVersions(ctx, env.Log.Reader)
 	return serveHTTP(ctx, listener, g)
 }

@@ -67,7 +67,8 @@ func (c *certificate) look() (files string, err error) {
 	return files, nil
 }
 
-// now is the certificate for who connects. Files that cannot be read, or are half replaced, leave the one that was read before.
+// now is the certificate for who connects. Files that cannot be read, or are half replaced, leave
+// the one that was read before.
 func (c *certificate) now(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +91,9 @@ func (c *certificate) now(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.loaded, nil
 }
 
-// listener speaks TLS with who connects. HTTP/2 is left out: each of its streams has a buffer that no budget counts.
+// listener speaks TLS with who connects. HTTP/2 is left out: each of its streams has a
+// buffer that no budget counts.
 func (c *certificate) listener(plain net.Listener) net.Listener {
-	return tls.NewListener(plain, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.now, NextProtos: []string{"http/1.1"}})
+	return tls.NewListener(plain, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.now,
+		NextProtos: []string{"http/1.1"}})
 }

@@ -26,7 +26,8 @@ func pair(t *testing.T, cert, key string, serial int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)
@@ -35,14 +36,16 @@ func pair(t *testing.T, cert, key string, serial int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "EC PRIVATE KEY", Bytes: secret}} {
+	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der},
+		key: {Type: "EC PRIVATE KEY", Bytes: secret}} {
 		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestGatewayCertificate: a certificate is served, and served anew when its files change; files that are none change nothing, and are told once.
+// TestGatewayCertificate: a certificate is served, and served anew when its files change; files
+// that are none change nothing, and are told once.
 func TestGatewayCertificate(t *testing.T) {
 	dir := t.TempDir()
 	s := gatewaySettings{cert: filepath.Join(dir, "tls.crt"), key: filepath.Join(dir, "tls.key")}
@@ -65,7 +68,8 @@ func TestGatewayCertificate(t *testing.T) {
 	go serveHTTP(t.Context(), c.listener(plain), http.NotFoundHandler())
 	serial := func() int64 {
 		t.Helper()
-		conn, err := tls.Dial("tcp", plain.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
+		conn, err := tls.Dial("tcp", plain.Addr().String(),
+			&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +104,8 @@ func TestGatewayCertificate(t *testing.T) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := strings.Count(log.String(), "not reloaded"); n != 1 || !strings.Contains(log.String(), "certificate reloaded") {
+	if n := strings.Count(log.String(), "not reloaded"); n != 1 ||
+		!strings.Contains(log.String(), "certificate reloaded") {
 		t.Errorf("the log has %d complaints:\n%s", n, log.String())
 	}
 }

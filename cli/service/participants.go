@@ -23,7 +23,8 @@ import (
 	"github.com/rondo-rl/rondo/weights"
 )
 
-// servePolicy serves the built-in policy, and loads every version of it that is published. Older versions are fetched when they are asked for.
+// servePolicy serves the built-in policy, and loads every version of it that is published. Older
+// versions are fetched when they are asked for.
 func servePolicy(ctx context.Context, env pipeline.Env, s Settings) error {
 	server := endpoint.NewServer(func(ctx context.Context, name string, version int64) ([]byte, error) {
 		return policyFile(ctx, env.Log.Store(), name, version)
@@ -52,7 +53,8 @@ func followWeights(ctx context.Context, env pipeline.Env, server *endpoint.Serve
 			from = e.Seq + 1
 			if err := activate(ctx, env, server, held, published); err != nil {
 				// Weights of another model, or of another architecture, are for another server.
-				env.Logger.Debug("weights version ignored", "policy", published.Policy, "version", published.Version, "error", err)
+				env.Logger.Debug("weights version ignored", "policy", published.Policy,
+					"version", published.Version, "error", err)
 			}
 			return nil
 		})
@@ -63,11 +65,13 @@ func followWeights(ctx context.Context, env pipeline.Env, server *endpoint.Serve
 	}
 }
 
-// heldVersions bounds the policies whose last version is held, as a file of 1 MiB each, so that the next one is read by its delta.
+// heldVersions bounds the policies whose last version is held, as a file of 1 MiB each, so that the
+// next one is read by its delta.
 const heldVersions = 16
 
 // activate loads one version and submits that it answers now.
-func activate(ctx context.Context, env pipeline.Env, server *endpoint.Server, held *lru.Cache[string, *weights.HeldVersion], published events.WeightsPublished) error {
+func activate(ctx context.Context, env pipeline.Env, server *endpoint.Server,
+	held *lru.Cache[string, *weights.HeldVersion], published events.WeightsPublished) error {
 	before, _ := held.Get(published.Policy)
 	now, err := weights.FetchAfter(ctx, env.Log.Store(), published.Policy, published.Version, before)
 	if err != nil {
@@ -77,7 +81,8 @@ func activate(ctx context.Context, env pipeline.Env, server *endpoint.Server, he
 		return err
 	}
 	held.Add(published.Policy, now)
-	env.Logger.Debug("weights loaded", "policy", published.Policy, "version", published.Version, "by_delta", now.ByDelta)
+	env.Logger.Debug("weights loaded", "policy", published.Policy, "version", published.Version,
+		"by_delta", now.ByDelta)
 	ctx, cancel := context.WithTimeout(ctx, plane.AnswerTimeout)
 	defer cancel()
 	_, err = env.Log.Submitter.Submit(ctx, eventlog.Submission{

@@ -20,7 +20,8 @@ import (
 	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
-// TestBuiltinPolicyReadsDeltas: the built-in policy takes a version up by its delta alone where it has the version before, and says that it serves it.
+// TestBuiltinPolicyReadsDeltas: the built-in policy takes a version up by its delta alone where it
+// has the version before, and says that it serves it.
 func TestBuiltinPolicyReadsDeltas(t *testing.T) {
 	log := natstest.Log(t)
 	env := servicetest.Env(t, log)
@@ -35,15 +36,18 @@ func TestBuiltinPolicyReadsDeltas(t *testing.T) {
 	for version := int64(1); version <= 3; version++ {
 		values[version] = 1
 		var file bytes.Buffer
-		if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("policy.weights", []int64{policy.Dimension}, values)}, nil); err != nil {
+		if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("policy.weights",
+			[]int64{policy.Dimension}, values)}, nil); err != nil {
 			t.Fatal(err)
 		}
-		published, err := weights.Publish(t.Context(), log.Store(), "p", version, weights.Content{Name: "model.safetensors", Data: file.Bytes()})
+		published, err := weights.Publish(t.Context(), log.Store(), "p", version,
+			weights.Content{Name: "model.safetensors", Data: file.Bytes()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		fact := events.WeightsPublished{Policy: "p", Version: version, Run: "r", Manifest: published.Ref}
-		servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "p", events.Ordinal(version), fact))
+		servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType,
+			"p", events.Ordinal(version), fact))
 		facts, files = append(facts, fact), append(files, published.Manifest.Files[0].Key)
 	}
 	for _, key := range files[1:] {

@@ -1,4 +1,5 @@
-// Package service runs services in this process, with the flags that they share, and is the command of that name.
+// Package service runs services in this process, with the flags that they share, and is
+// the command of that name.
 package service
 
 import (
@@ -85,11 +86,13 @@ func DefaultSettings() Settings {
 		cache = os.TempDir()
 	}
 	return Settings{
-		generatorSlots: generator.DefaultOptions().Slots, toolSlots: 4 * cores, ScorerSlots: 2 * cores, capacity: toolrunner.DefaultCapacity,
-		Pool: runfile.DefaultRunConfig().Pool, Builtin: "http://127.0.0.1:8700/v1",
-		Machine: tasks.Machine{ToolchainCache: filepath.Join(cache, "rondo", "toolchains")}, Trainer: policy.DefaultOptions(),
-		quotas: intake.DefaultQuotas(),
-		index:  indexing.IndexerSettings{Keys: indexing.ConfigFolder(), Embedder: indexing.BuiltinEmbedder},
+		generatorSlots: generator.DefaultOptions().Slots, toolSlots: 4 * cores, ScorerSlots: 2 * cores,
+		capacity: toolrunner.DefaultCapacity,
+		Pool:     runfile.DefaultRunConfig().Pool, Builtin: "http://127.0.0.1:8700/v1",
+		Machine: tasks.Machine{ToolchainCache: filepath.Join(cache, "rondo", "toolchains")},
+		Trainer: policy.DefaultOptions(),
+		quotas:  intake.DefaultQuotas(),
+		index:   indexing.IndexerSettings{Keys: indexing.ConfigFolder(), Embedder: indexing.BuiltinEmbedder},
 	}
 }
 
@@ -102,14 +105,19 @@ func (s *Settings) AddFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.Pool, "pool", s.Pool, "pool of the tool runner")
 	f.StringSliceVar(&s.labels, "label", nil, "label of the tool runner, for tasks that ask for it; may be repeated")
-	f.StringSliceVar(&s.allowNetwork, "allow-network", nil, "what runs may ask for in network.allow: pypi, npm, go, HOST, *.HOST or HOST:PORT; may be repeated. Without it sandboxes have no network")
-	f.StringArrayVar(&s.registries, "registry", nil, "mirror in the place of a public package registry: NAME=URL[,FILES-URL...], for example pypi=https://mirror.example.org/simple/; may be repeated")
-	f.IntVar(&s.capacity, "capacity", s.capacity, "sandboxes that the tool runner keeps leased between turns, some megabytes each")
+	f.StringSliceVar(&s.allowNetwork, "allow-network", nil,
+		"what runs may ask for in network.allow: pypi, npm, go, HOST, *.HOST or HOST:PORT; may be repeated. Without it sandboxes have no network")
+	f.StringArrayVar(&s.registries, "registry", nil,
+		"mirror in the place of a public package registry: NAME=URL[,FILES-URL...], for example pypi=https://mirror.example.org/simple/; may be repeated")
+	f.IntVar(&s.capacity, "capacity", s.capacity,
+		"sandboxes that the tool runner keeps leased between turns, some megabytes each")
 	s.AddKeysFlag(f)
-	f.StringSliceVar(&s.hosts, "allow-host", nil, "name with a dot under which clients reach the metrics or the built-in policy over the network; may be repeated. "+
-		"Addresses, names without a dot and this machine's own name need none")
-	f.StringVar(&s.otlpEndpoint, "otlp-endpoint", "", "base URL of an OpenTelemetry collector that gets traces, for example http://127.0.0.1:4318 "+
-		"(or the variables OTEL_EXPORTER_OTLP_*). Without it there are none")
+	f.StringSliceVar(&s.hosts, "allow-host", nil,
+		"name with a dot under which clients reach the metrics or the built-in policy over the network; may be repeated. "+
+			"Addresses, names without a dot and this machine's own name need none")
+	f.StringVar(&s.otlpEndpoint, "otlp-endpoint", "",
+		"base URL of an OpenTelemetry collector that gets traces, for example http://127.0.0.1:4318 "+
+			"(or the variables OTEL_EXPORTER_OTLP_*). Without it there are none")
 	f.Float64Var(&s.Trainer.LearningRate, "learning-rate", s.Trainer.LearningRate, "of the reference trainer")
 }
 
@@ -125,15 +133,19 @@ func (s *Settings) addQuotaFlags(cmd *cobra.Command) {
 	f, q := cmd.Flags(), &s.quotas
 	f.Float64Var(&q.MessagesPerMinute, "quota-messages", q.MessagesPerMinute,
 		"messages a minute that the intake takes from one sender: the outsiders of one role in one run, for one feed or policy; 0 is no bound")
-	f.Float64Var(&q.BytesPerMinute, "quota-bytes", q.BytesPerMinute, "bytes a minute of these messages, and of the objects that they name and the intake reads; 0 is no bound")
-	f.Float64Var(&q.DeadLettersPerDay, "quota-dead-letters", q.DeadLettersPerDay, "refused messages a day of one sender that are recorded as dead letters; 0 is no bound")
-	f.DurationVar(&q.DeadLettersFor, "dead-letters-for", q.DeadLettersFor, "how long the log keeps the dead letter of a refused message; 0 is for ever")
+	f.Float64Var(&q.BytesPerMinute, "quota-bytes", q.BytesPerMinute,
+		"bytes a minute of these messages, and of the objects that they name and the intake reads; 0 is no bound")
+	f.Float64Var(&q.DeadLettersPerDay, "quota-dead-letters", q.DeadLettersPerDay,
+		"refused messages a day of one sender that are recorded as dead letters; 0 is no bound")
+	f.DurationVar(&q.DeadLettersFor, "dead-letters-for", q.DeadLettersFor,
+		"how long the log keeps the dead letter of a refused message; 0 is for ever")
 }
 
 // part is something that runs until its context ends.
 type part func(ctx context.Context, env pipeline.Env, s Settings) error
 
-// Names of participants that are no services of the topology: they are outsiders that come with Rondo.
+// Names of participants that are no services of the topology: they are
+// outsiders that come with Rondo.
 const (
 	policyPart  = "policy"
 	TrainerPart = "trainer"
@@ -143,14 +155,29 @@ var parts = map[string]part{
 	topology.Intake: func(ctx context.Context, env pipeline.Env, s Settings) error {
 		return intake.RunWith(ctx, env, s.quotas)
 	},
-	topology.QuerySampler: func(ctx context.Context, env pipeline.Env, _ Settings) error { return querysampler.Run(ctx, env) },
+	topology.QuerySampler: func(ctx context.Context, env pipeline.Env,
+		_ Settings) error {
+		return querysampler.Run(ctx, env)
+	},
 	topology.AdvantageCalculator: func(ctx context.Context, env pipeline.Env, _ Settings) error {
 		return advantagecalculator.Run(ctx, env)
 	},
-	topology.TrainerFeeder:   func(ctx context.Context, env pipeline.Env, _ Settings) error { return trainerfeeder.Run(ctx, env) },
-	topology.WeightPublisher: func(ctx context.Context, env pipeline.Env, _ Settings) error { return weightpublisher.Run(ctx, env) },
-	topology.Archiver:        func(ctx context.Context, env pipeline.Env, _ Settings) error { return archiver.Run(ctx, env) },
-	topology.DeadLetters:     func(ctx context.Context, env pipeline.Env, _ Settings) error { return deadletters.Run(ctx, env) },
+	topology.TrainerFeeder: func(ctx context.Context, env pipeline.Env,
+		_ Settings) error {
+		return trainerfeeder.Run(ctx, env)
+	},
+	topology.WeightPublisher: func(ctx context.Context, env pipeline.Env,
+		_ Settings) error {
+		return weightpublisher.Run(ctx, env)
+	},
+	topology.Archiver: func(ctx context.Context, env pipeline.Env,
+		_ Settings) error {
+		return archiver.Run(ctx, env)
+	},
+	topology.DeadLetters: func(ctx context.Context, env pipeline.Env,
+		_ Settings) error {
+		return deadletters.Run(ctx, env)
+	},
 	topology.IndexUpdater: func(ctx context.Context, env pipeline.Env, s Settings) error {
 		opts, err := s.index.Options(env.Log.Store())
 		if err != nil {
@@ -182,14 +209,20 @@ var parts = map[string]part{
 		}
 		go s.servers.FollowVersions(ctx, env.Log.Reader)
 		return toolrunner.Run(ctx, env, toolrunner.Options{
-			Network: network, Layers: layers, Model: func(run, rollout string) toolrunner.Model { return models.Agent(run, rollout) },
+			Network: network, Layers: layers, Model: func(run,
+				rollout string) toolrunner.Model {
+				return models.Agent(run, rollout)
+			},
 			Slots: s.toolSlots, Pool: s.Pool, Labels: s.labels, Capacity: s.capacity, Machine: s.Machine, Keys: s.keys,
 		})
 	},
 	topology.Scorer: func(ctx context.Context, env pipeline.Env, s Settings) error {
 		return scorer.Run(ctx, env, scorer.Options{Slots: s.ScorerSlots, Machine: s.Machine, Keys: s.keys})
 	},
-	topology.Teacher:   func(ctx context.Context, env pipeline.Env, s Settings) error { return teacher.Run(ctx, env, s.keys) },
+	topology.Teacher: func(ctx context.Context, env pipeline.Env,
+		s Settings) error {
+		return teacher.Run(ctx, env, s.keys)
+	},
 	policyPart:         servePolicy,
 	TrainerPart:        train,
 	gatewayPart:        serveGateway,
@@ -232,7 +265,8 @@ func partNames() []string { return slices.Sorted(maps.Keys(parts)) }
 // NeedSandbox are the parts that run what models and tasks say.
 var NeedSandbox = []string{topology.ToolRunner, topology.Scorer}
 
-// CheckSandbox really runs a command in a sandbox, so that a refusal is seen before any work is lost.
+// CheckSandbox really runs a command in a sandbox, so that a refusal is seen
+// before any work is lost.
 func CheckSandbox(ctx context.Context, names []string, s Settings) error {
 	if !slices.ContainsFunc(names, func(n string) bool { return slices.Contains(NeedSandbox, n) }) || s.AllowInsecure {
 		return nil
@@ -250,7 +284,8 @@ func CheckSandbox(ctx context.Context, names []string, s Settings) error {
 }
 
 // RunParts runs the named parts until the context ends or one of them fails.
-func RunParts(ctx context.Context, names []string, log *eventlog.Log, dir string, l *slog.Logger, metrics prometheus.Registerer, s Settings) error {
+func RunParts(ctx context.Context, names []string, log *eventlog.Log, dir string, l *slog.Logger,
+	metrics prometheus.Registerer, s Settings) error {
 	if err := CheckSandbox(ctx, names, s); err != nil {
 		return err
 	}
@@ -263,9 +298,11 @@ func RunParts(ctx context.Context, names []string, log *eventlog.Log, dir string
 	}
 	s.Health.WatchServers(s.serversAway)
 	host, _ := os.Hostname()
-	env := pipeline.Env{Log: log, Dir: dir, Logger: l, Metrics: metrics, Instance: fmt.Sprintf("%s-%d", host, os.Getpid()), Health: s.Health}
+	env := pipeline.Env{Log: log, Dir: dir, Logger: l, Metrics: metrics,
+		Instance: fmt.Sprintf("%s-%d", host, os.Getpid()), Health: s.Health}
 	env.Tracing, err = tracing.New(ctx, tracing.Options{
-		Endpoint: s.otlpEndpoint, Log: log.Reader, Logger: l, Metrics: metrics, Instance: env.Instance, Version: buildVersion(),
+		Endpoint: s.otlpEndpoint, Log: log.Reader, Logger: l, Metrics: metrics, Instance: env.Instance,
+		Version: buildVersion(),
 	})
 	if err != nil {
 		return err
@@ -294,7 +331,8 @@ func buildVersion() string {
 
 // serveHTTP serves a handler until the context ends.
 func serveHTTP(ctx context.Context, listener net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10}
 	stop := context.AfterFunc(ctx, func() {
 		grace, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -321,7 +359,8 @@ func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "service NAME...",
 		Short: "Run chosen services against an external NATS server and store",
-		Long:  "Run chosen services, or the built-in policy, the reference trainer, the gateway for harnesses and the dashboard: " + fmt.Sprint(partNames()) + ".",
+		Long: "Run chosen services, or the built-in policy, the reference trainer, the gateway for harnesses and the dashboard: " +
+			fmt.Sprint(partNames()) + ".",
 		Example: `  rondo service intake querysampler --nats nats://127.0.0.1:4222 --store /srv/rondo
   rondo service toolrunner scorer --nats nats://nats:4222 --store 's3://rondo?endpoint=http://s3:7070'
   rondo service toolrunner --allow-network pypi,npm --registry pypi=https://mirror.example.org/simple/ --nats nats://nats:4222 --store /srv/rondo
@@ -368,22 +407,26 @@ func New(g *app.Global) *cobra.Command {
 	AddReplicasFlag(cmd, g)
 	cmd.Flags().StringVar(&s.Builtin, "builtin-endpoint", s.Builtin, "where the generator finds the built-in policy")
 	s.AddPolicyFlag(cmd, "127.0.0.1:8700")
-	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address for /metrics, /healthz and /readyz, for example :9100")
+	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "",
+		"address for /metrics, /healthz and /readyz, for example :9100")
 	return cmd
 }
 
 // AddSandboxFlags adds the flags of services that run sandboxes.
 func (s *Settings) AddSandboxFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.AllowInsecure, "allow-insecure", false, "run without isolation where the kernel refuses it")
-	cmd.Flags().StringVar(&s.ToolchainCache, "toolchain-cache", s.ToolchainCache, "where toolchains keep their warmed caches, and the layers of agents are unpacked")
-	cmd.Flags().StringVar(&s.Disk, "workspace-disk", "", "directory on whose disk workspaces of more than 256 MiB lie; takes root and loop devices. Without it the machine "+
-		"has no room for them")
+	cmd.Flags().StringVar(&s.ToolchainCache, "toolchain-cache", s.ToolchainCache,
+		"where toolchains keep their warmed caches, and the layers of agents are unpacked")
+	cmd.Flags().StringVar(&s.Disk, "workspace-disk", "",
+		"directory on whose disk workspaces of more than 256 MiB lie; takes root and loop devices. Without it the machine "+
+			"has no room for them")
 }
 
 // AddReplicasFlag adds the flag of how many servers of a cluster hold the log.
 func AddReplicasFlag(cmd *cobra.Command, g *app.Global) {
-	cmd.Flags().IntVar(&g.Replicas, "replicas", 0, "servers of the NATS cluster that hold the log: 1, 3 or 5; the intake makes the streams so, and changes the fixed ones that "+
-		"have another number. 0 keeps what the catalogue has")
+	cmd.Flags().IntVar(&g.Replicas, "replicas", 0,
+		"servers of the NATS cluster that hold the log: 1, 3 or 5; the intake makes the streams so, and changes the fixed ones that "+
+			"have another number. 0 keeps what the catalogue has")
 }
 
 // ParseDurability reads "always" as 0.
@@ -403,10 +446,12 @@ func (s *Settings) AddPolicyFlag(cmd *cobra.Command, standard string) {
 	cmd.Flags().StringVar(&s.PolicyListen, "policy-listen", standard, "where the built-in policy listens")
 }
 
-// AnyPort lets the built-in policy listen on a port that is free. Runs name it "builtin", so it may change.
+// AnyPort lets the built-in policy listen on a port that is free. Runs name it
+// "builtin", so it may change.
 const AnyPort = "127.0.0.1:0"
 
-// PlacePolicy lets the generator of this process find the built-in policy that listens there in the same process.
+// PlacePolicy lets the generator of this process find the built-in policy that listens
+// there in the same process.
 func (s *Settings) PlacePolicy(listen string) error {
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {

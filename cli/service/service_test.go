@@ -11,7 +11,8 @@ import (
 
 // TestNames: a service is known by its name, which help shows, and by no other.
 func TestNames(t *testing.T) {
-	for name, want := range map[string]string{"deadletters": "--nats", "gravedigger": `invalid argument "gravedigger"`} {
+	for name, want := range map[string]string{"deadletters": "--nats",
+		"gravedigger": `invalid argument "gravedigger"`} {
 		t.Run(name, func(t *testing.T) {
 			cmd := New(&app.Global{})
 			cmd.SetArgs([]string{name})
@@ -27,7 +28,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestPlacePolicy: the generator asks the built-in policy where that listens, also where it listens at every address.
+// TestPlacePolicy: the generator asks the built-in policy where that listens, also where it
+// listens at every address.
 func TestPlacePolicy(t *testing.T) {
 	for _, listen := range []string{AnyPort, "0.0.0.0:0", ":0"} {
 		var s Settings

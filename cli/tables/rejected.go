@@ -9,8 +9,9 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
-// RejectedWeights says of an open run of a policy that the last weights of the policy were rejected, and that nothing was submitted since: the run
-// opens groups until its bound of staleness and stands still then. version is the one that the run has. It is empty where that is not so.
+// RejectedWeights says of an open run of a policy that the last weights of the policy were
+// rejected, and that nothing was submitted since: the run opens groups until its bound of staleness
+// and stands still then. version is the one that the run has. It is empty where that is not so.
 func RejectedWeights(ctx context.Context, log *eventlog.Log, policy string, version int64) (string, error) {
 	if policy == "" {
 		return "", nil

@@ -7,7 +7,8 @@ import (
 	"github.com/rondo-rl/rondo/evaluation/steps"
 )
 
-// StepLines writes a run's training steps as lines of JSON: the run, its steps, and the end. The Python package reads them.
+// StepLines writes a run's training steps as lines of JSON: the run, its steps, and the end. The
+// Python package reads them.
 type StepLines struct{ enc *json.Encoder }
 
 // NewStepLines begins with the line of the run.

@@ -14,7 +14,8 @@ import (
 // PrintBalance prints the balance of a feed as a line.
 func PrintBalance(w io.Writer, b books.Balance) {
 	if b.Feed == books.NoFeed {
-		fmt.Fprintf(w, "evaluation: %d started = %d evaluated + %d failed + %d in flight; %d invalidated\n", b.Started, b.Filtered, b.Failed, b.InFlight, b.Invalidated)
+		fmt.Fprintf(w, "evaluation: %d started = %d evaluated + %d failed + %d in flight; %d invalidated\n", b.Started,
+			b.Filtered, b.Failed, b.InFlight, b.Invalidated)
 		return
 	}
 	fmt.Fprintf(w, "feed %s: %d started = %d trained + %d stale + %d filtered + %d failed + %d in flight; step %d of %d consumed\n",
@@ -27,7 +28,8 @@ func PrintBooks(w io.Writer, b books.Division) {
 	table := app.NewColumns(w)
 	fmt.Fprintln(table, "started\ttrained\tstale\tfiltered\tfailed\tin flight\t  "+b.By)
 	for _, r := range b.Rows {
-		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%d\t  %s\n", r.Started, r.Trained, r.Stale, r.Filtered, r.Failed, r.InFlight, r.Key)
+		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%d\t  %s\n", r.Started, r.Trained, r.Stale, r.Filtered,
+			r.Failed, r.InFlight, r.Key)
 	}
 	table.Flush()
 }
@@ -43,7 +45,8 @@ func PrintBias(w io.Writer, b books.Bias) {
 				fmt.Fprintf(table, "0\t-\t-\t-\t-\t  %s\n", name)
 				return
 			}
-			fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t  %s\n", d.Rollouts, figure(d.Mean), figure(d.P10), figure(d.P50), figure(d.P90), name)
+			fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t  %s\n", d.Rollouts, figure(d.Mean), figure(d.P10),
+				figure(d.P50), figure(d.P90), name)
 		}
 		line("trained", m.Trained)
 		line("dropped", m.Dropped)
@@ -58,7 +61,8 @@ func PrintBias(w io.Writer, b books.Bias) {
 			continue
 		}
 		plotBins(w, m.Plot)
-		fmt.Fprintf(w, "a dropped rollout has more %s than a trained one with probability %.2f (0.50 is no bias)\n", m.Name, *m.Superiority)
+		fmt.Fprintf(w, "a dropped rollout has more %s than a trained one with probability %.2f (0.50 is no bias)\n",
+			m.Name, *m.Superiority)
 	}
 }
 

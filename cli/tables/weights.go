@@ -20,7 +20,8 @@ func PrintWeights(w io.Writer, r gc.WeightsReport, deletes bool) error {
 		case v.Collected:
 			state = "is collected"
 		}
-		fmt.Fprintf(t, "policy %s, version %d\t%d bytes\treplaced %s\t%s\n", r.Policy, v.Version, v.Bytes, v.Replaced.UTC().Format(time.DateTime), app.Clean(state))
+		fmt.Fprintf(t, "policy %s, version %d\t%d bytes\treplaced %s\t%s\n", r.Policy, v.Version, v.Bytes,
+			v.Replaced.UTC().Format(time.DateTime), app.Clean(state))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -31,6 +32,8 @@ func PrintWeights(w io.Writer, r gc.WeightsReport, deletes bool) error {
 	} else if r.Objects == 0 {
 		end = ""
 	}
-	_, err := fmt.Fprintf(w, "policy %s: %d objects (%d bytes) that no version needs which stays, and %d that are too young%s\n", r.Policy, r.Objects, r.Bytes, r.Young, end)
+	_, err := fmt.Fprintf(w,
+		"policy %s: %d objects (%d bytes) that no version needs which stays, and %d that are too young%s\n", r.Policy,
+		r.Objects, r.Bytes, r.Young, end)
 	return err
 }

@@ -81,5 +81,6 @@ func printBuilt(cmd *cobra.Command, b builtImage, took time.Duration) {
 	if b.Made {
 		how = fmt.Sprintf("built in %.0f s", took.Seconds())
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%-24s %-24s %s (%s)\n", b.Task, b.Of, b.Image[:min(len(b.Image), len("rondo-task:")+12)], strings.TrimSpace(how))
+	fmt.Fprintf(cmd.OutOrStdout(), "%-24s %-24s %s (%s)\n", b.Task, b.Of,
+		b.Image[:min(len(b.Image), len("rondo-task:")+12)], strings.TrimSpace(how))
 }

@@ -46,9 +46,10 @@ Of users who have not agreed nothing is looked at; the task of a query whose rol
 				return err
 			}
 			o.Dir, o.Machine = args[1], s.Machine
-			return importHistory(cmd, g, o, "queries", func(ctx context.Context, o commits.Options) (commits.Report, error) {
-				return commits.ImportSessions(ctx, o, p.Log.Reader, args[0])
-			})
+			return importHistory(cmd, g, o, "queries",
+				func(ctx context.Context, o commits.Options) (commits.Report, error) {
+					return commits.ImportSessions(ctx, o, p.Log.Reader, args[0])
+				})
 		},
 	}
 	addHistoryFlags(cmd, &o, &s, "queries")
@@ -103,9 +104,11 @@ func addHistoryFlags(cmd *cobra.Command, o *commits.Options, s *service.Settings
 }
 
 // importHistory runs an import with its progress, and prints its report.
-func importHistory(cmd *cobra.Command, g *app.Global, o commits.Options, name string, run func(context.Context, commits.Options) (commits.Report, error)) error {
+func importHistory(cmd *cobra.Command, g *app.Global, o commits.Options, name string,
+	run func(context.Context, commits.Options) (commits.Report, error)) error {
 	if o.Max < 0 || o.Jobs < 1 || o.Timeout <= 0 {
-		return fmt.Errorf("--max %d, --jobs %d, --timeout %v: want no less than 0, 1 and a second", o.Max, o.Jobs, o.Timeout)
+		return fmt.Errorf("--max %d, --jobs %d, --timeout %v: want no less than 0, 1 and a second", o.Max, o.Jobs,
+			o.Timeout)
 	}
 	progress := app.NewProgress(g)
 	o.Progress = func(id string, outcome commits.Outcome, ran bool, err error) {
@@ -143,7 +146,8 @@ func printHistory(g *app.Global, out io.Writer, dir, name string, r commits.Repo
 	if g.JSON {
 		return app.PrintJSON(out, r)
 	}
-	fmt.Fprintf(out, "%d of %d %s became tasks in %s, in %s\n", len(r.Tasks), r.Found-r.Left, name, dir, time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
+	fmt.Fprintf(out, "%d of %d %s became tasks in %s, in %s\n", len(r.Tasks), r.Found-r.Left, name, dir,
+		time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
 	reasons := slices.SortedFunc(maps.Keys(r.Dropped), func(a, b string) int {
 		return cmp.Or(cmp.Compare(r.Dropped[b], r.Dropped[a]), cmp.Compare(a, b))
 	})

@@ -18,7 +18,8 @@ import (
 
 func newTasksImport(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "import", Short: "Make task folders of other formats"}
-	cmd.AddCommand(newTasksImportSWEBench(g), newTasksImportR2E(g), newTasksImportTerminalBench(g), newTasksImportGit(g), newTasksImportSessions(g))
+	cmd.AddCommand(newTasksImportSWEBench(g), newTasksImportR2E(g), newTasksImportTerminalBench(g),
+		newTasksImportGit(g), newTasksImportSessions(g))
 	return cmd
 }
 
@@ -37,7 +38,8 @@ func importInto(dir string, only, repos []string) (*imported, error) {
 	return &imported{dir: dir, only: only, repos: found}, err
 }
 
-// add writes an instance, if it is one of those that are wanted, or notes what was wrong with its row. A row that does not say which one it is may be of any.
+// add writes an instance, if it is one of those that are wanted, or notes what was wrong with its
+// row. A row that does not say which one it is may be of any.
 func (im *imported) add(ctx context.Context, instance swebench.Instance, wrong error) {
 	if len(im.only) > 0 && !slices.Contains(im.only, instance.ID) && (wrong == nil || instance.ID != "") {
 		return
@@ -102,7 +104,8 @@ passes with it on this machine.`,
 	}
 	cmd.Flags().StringArrayVar(&repos, "repo", nil, "PATH of the repository, or OWNER/NAME=PATH; may be repeated")
 	cmd.Flags().StringSliceVar(&only, "instance", nil, "import these alone")
-	cmd.Flags().StringVar(&command, "test-cmd", "", "command that runs the tests in r2e_tests, in place of the image's run_tests.sh")
+	cmd.Flags().StringVar(&command, "test-cmd", "",
+		"command that runs the tests in r2e_tests, in place of the image's run_tests.sh")
 	return cmd
 }
 
@@ -142,7 +145,8 @@ copy the tests or the solution, where the agent could read them.
 				}
 			}
 			if ownShell > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%d of them ask for tests in the agent's shell. Their tests run in a shell of their own: \"rondo tasks lint\" shows which pass so\n", ownShell)
+				fmt.Fprintf(cmd.ErrOrStderr(),
+					"%d of them ask for tests in the agent's shell. Their tests run in a shell of their own: \"rondo tasks lint\" shows which pass so\n", ownShell)
 			}
 			return im.print(g, args[0], cmd.OutOrStdout())
 		},
@@ -196,9 +200,12 @@ with the repository in /testbed and what its tests need; {id} in it stands for t
 	cmd.Flags().StringArrayVar(&repos, "repo", nil, "PATH of the repository, or OWNER/NAME=PATH; may be repeated")
 	cmd.Flags().StringSliceVar(&only, "instance", nil, "import these alone")
 	cmd.Flags().StringVar(&specsFile, "specs", "", "JSON file that says how each repository and version runs its tests")
-	cmd.Flags().StringVar((*string)(&given.TestCommand), "test-cmd", "", "command that runs the tests, where neither row nor --specs says one")
-	cmd.Flags().StringVar(&given.LogParser, "log-parser", "", "test program that it runs, the same: pytest, gotest, unittest, node, cargo, jest, sympy or junit")
-	cmd.Flags().StringVar(&given.Image, "image", "", "container image with what the tests need, the same; {id} is the instance")
+	cmd.Flags().StringVar((*string)(&given.TestCommand), "test-cmd", "",
+		"command that runs the tests, where neither row nor --specs says one")
+	cmd.Flags().StringVar(&given.LogParser, "log-parser", "",
+		"test program that it runs, the same: pytest, gotest, unittest, node, cargo, jest, sympy or junit")
+	cmd.Flags().StringVar(&given.Image, "image", "",
+		"container image with what the tests need, the same; {id} is the instance")
 	return cmd
 }
 

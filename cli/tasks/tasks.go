@@ -24,12 +24,14 @@ import (
 // New makes the command `rondo tasks`.
 func New(g *app.Global) *cobra.Command {
 	cmd := &cobra.Command{Use: "tasks", Short: "Check, show and try tasks"}
-	cmd.AddCommand(newTasksLint(g), newTasksShow(g), newTasksRun(g), newTasksBuild(g), newTasksImport(g), scaffold.NewTask(g))
+	cmd.AddCommand(newTasksLint(g), newTasksShow(g), newTasksRun(g), newTasksBuild(g),
+		newTasksImport(g), scaffold.NewTask(g))
 	return cmd
 }
 
 func packFlag(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "tasks", "", "task pack: a folder of Harbor task folders (default: the pack small, which the demo trains on)")
+	cmd.Flags().StringVar(dir, "tasks", "",
+		"task pack: a folder of Harbor task folders (default: the pack small, which the demo trains on)")
 }
 
 func newTasksLint(g *app.Global) *cobra.Command {
@@ -87,7 +89,8 @@ that [metadata.rondo] snapshot names, or from the task's image. The verifier alw
 				}
 			}
 			if bad > 0 {
-				return &app.ExitError{Code: app.ExitFindings, Err: fmt.Errorf("%d of %d tasks are not sound, or cannot be honoured", bad, len(reports))}
+				return &app.ExitError{Code: app.ExitFindings,
+					Err: fmt.Errorf("%d of %d tasks are not sound, or cannot be honoured", bad, len(reports))}
 			}
 			return nil
 		},
@@ -131,7 +134,8 @@ func printLog(w io.Writer, who string, attempts []tasks.Attempt) {
 func newTasksShow(g *app.Global) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: "show [TASK]", Short: "List the tasks of a pack, or show one", Example: "  rondo tasks show password", Args: cobra.MaximumNArgs(1),
+		Use: "show [TASK]", Short: "List the tasks of a pack, or show one", Example: "  rondo tasks show password",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := opening.LoadTasks(dir)
 			if err != nil {
@@ -154,8 +158,10 @@ func newTasksShow(g *app.Global) *cobra.Command {
 			}
 			if g.JSON {
 				return app.PrintJSON(w, map[string]any{
-					"name": t.Name, "digest": t.Digest, "instruction": instructions(t), "difficulty": t.Difficulty, "keywords": t.Keywords,
-					"workdir": t.Workdir, "toolchains": t.Toolchains, "verifier_timeout": t.VerifierTimeout.String(), "files": files, "warnings": t.Warnings,
+					"name": t.Name, "digest": t.Digest, "instruction": instructions(t),
+					"difficulty": t.Difficulty, "keywords": t.Keywords,
+					"workdir": t.Workdir, "toolchains": t.Toolchains, "verifier_timeout": t.VerifierTimeout.String(),
+					"files": files, "warnings": t.Warnings,
 					"verifier": t.Verifier(),
 				})
 			}
@@ -198,7 +204,8 @@ func listTasks(cmd *cobra.Command, g *app.Global, list []*tasks.Task) error {
 	w := app.NewColumns(cmd.OutOrStdout())
 	fmt.Fprintln(w, "TASK\tDIFFICULTY\tVERIFIER\tTOOLCHAINS\tKEYWORDS")
 	for _, l := range lines {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", l.Name, l.Difficulty, l.Verifier, strings.Join(l.Toolchains, ","), strings.Join(l.Keywords, ","))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", l.Name, l.Difficulty, l.Verifier, strings.Join(l.Toolchains, ","),
+			strings.Join(l.Keywords, ","))
 	}
 	return w.Flush()
 }
@@ -258,16 +265,19 @@ func newTasksRun(g *app.Global) *cobra.Command {
 			if g.JSON {
 				return app.PrintJSON(cmd.OutOrStdout(), map[string]any{
 					"task": t.Name, "reward": outcome.Reward, "components": outcome.Components,
-					"exit_code": outcome.ExitCode, "verifier": outcome.Verifier, "seconds": outcome.Duration.Seconds(), "log": string(outcome.Log),
+					"exit_code": outcome.ExitCode, "verifier": outcome.Verifier, "seconds": outcome.Duration.Seconds(),
+					"log": string(outcome.Log),
 				})
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%sreward %g (exit code %d, verifier %s, %.2f s)\n", outcome.Log, outcome.Reward, outcome.ExitCode, outcome.Verifier, outcome.Duration.Seconds())
+			fmt.Fprintf(cmd.OutOrStdout(), "%sreward %g (exit code %d, verifier %s, %.2f s)\n", outcome.Log,
+				outcome.Reward, outcome.ExitCode, outcome.Verifier, outcome.Duration.Seconds())
 			return nil
 		},
 	}
 	packFlag(cmd, &dir)
 	cmd.Flags().StringVar(&workspace, "workspace", "", "directory to score instead of the snapshot")
-	cmd.Flags().StringVar(&stage, "stage", "", "of a task of several stages: the one whose tests are run (default: the last)")
+	cmd.Flags().StringVar(&stage, "stage", "",
+		"of a task of several stages: the one whose tests are run (default: the last)")
 	s.AddSandboxFlags(cmd)
 	return cmd
 }

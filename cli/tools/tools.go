@@ -108,7 +108,8 @@ func (o *toolsOptions) config(cmd *cobra.Command, g *app.Global) (runfile.RunCon
 		}
 		f.Tools.Servers = slices.DeleteFunc(f.Tools.Servers, func(s toolset.Server) bool {
 			if len(s.Tools) == 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "the tools of server %s are listed when the run is opened\n", app.Clean(s.Name))
+				fmt.Fprintf(cmd.ErrOrStderr(), "the tools of server %s are listed when the run is opened\n",
+					app.Clean(s.Name))
 			}
 			return len(s.Tools) == 0
 		})
@@ -141,8 +142,10 @@ func (o *toolsOptions) forms(all []tools.Definition) []any {
 			forms[i] = d.OpenAI()
 		default:
 			forms[i] = toolEntry{
-				Name: d.Name, Description: d.Description, ReadOnly: d.ReadOnly, Idempotent: d.ReadOnly || d.Idempotent, Destructive: d.Destructive,
-				Cacheable: d.Follows != tools.FromSandbox, AnswerBytes: d.Limits.AnswerBytes, Items: d.Limits.Items, Seconds: d.Limits.Time.Seconds(),
+				Name: d.Name, Description: d.Description, ReadOnly: d.ReadOnly, Idempotent: d.ReadOnly ||
+					d.Idempotent, Destructive: d.Destructive,
+				Cacheable: d.Follows != tools.FromSandbox, AnswerBytes: d.Limits.AnswerBytes, Items: d.Limits.Items,
+				Seconds:    d.Limits.Time.Seconds(),
 				Parameters: d.Parameters,
 			}
 		}

@@ -20,7 +20,8 @@ func TestTools(t *testing.T) {
 		}
 		return out
 	}
-	if lines := strings.Split(strings.TrimSpace(must("list")), "\n"); len(lines) != 1+len(toolset.Sets[toolset.Composer]) || !strings.HasPrefix(lines[1], "read_file ") {
+	if lines := strings.Split(strings.TrimSpace(must("list")), "\n"); len(lines) != 1+
+		len(toolset.Sets[toolset.Composer]) || !strings.HasPrefix(lines[1], "read_file ") {
 		t.Errorf("%d lines: %q", len(lines), lines)
 	}
 	file := clitest.Write(t, filepath.Join(t.TempDir(), "run.yaml"), `policy: p
@@ -35,7 +36,8 @@ tools:
 	if err := json.Unmarshal([]byte(must("list", "--file", file, "--json")), &entries); err != nil {
 		t.Fatal(err)
 	}
-	if len(entries) != 3 || entries[0].Name != "search" || !entries[0].Cacheable || entries[1].Name != "todo_write" || entries[2].Seconds != 120 || !strings.Contains(string(entries[2].Parameters), `"maximum":5`) {
+	if len(entries) != 3 || entries[0].Name != "search" || !entries[0].Cacheable || entries[1].Name != "todo_write" ||
+		entries[2].Seconds != 120 || !strings.Contains(string(entries[2].Parameters), `"maximum":5`) {
 		t.Errorf("%+v", entries)
 	}
 	var mcp struct {
@@ -46,20 +48,24 @@ tools:
 	if err := json.Unmarshal([]byte(must("show", "delete_file", "--mcp", "--json")), &mcp); err != nil {
 		t.Fatal(err)
 	}
-	if a := mcp.Annotations; mcp.Name != "delete_file" || mcp.InputSchema["type"] != "object" || a["readOnlyHint"] || !a["destructiveHint"] || !a["idempotentHint"] || a["openWorldHint"] || len(a) != 4 {
+	if a := mcp.Annotations; mcp.Name != "delete_file" || mcp.InputSchema["type"] != "object" || a["readOnlyHint"] ||
+		!a["destructiveHint"] || !a["idempotentHint"] || a["openWorldHint"] || len(a) != 4 {
 		t.Errorf("%+v", mcp)
 	}
-	if out := must("show", "grep", "--openai", "--json"); !strings.HasPrefix(out, `{"type":"function","function":{"name":"grep",`) {
+	if out := must("show", "grep", "--openai", "--json"); !strings.HasPrefix(out,
+		`{"type":"function","function":{"name":"grep",`) {
 		t.Error(out)
 	}
 	if out := must("show", "read_lints"); !strings.Contains(out, "notChecked") || !strings.Contains(out, `"paths": {`) {
 		t.Error(out)
 	}
 	for want, args := range map[string][]string{
-		`there is no tool "fly"`: {"show", "fly"}, "tools.set": {"list", "--set", "all"}, "no such file": {"list", "--file", "/nowhere"},
+		`there is no tool "fly"`: {"show", "fly"}, "tools.set": {"list", "--set", "all"},
+		"no such file": {"list", "--file", "/nowhere"},
 	} {
 		t.Run(want, func(t *testing.T) {
-			if _, err := clitest.Run(t, New, append([]string{"tools"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := clitest.Run(t, New, append([]string{"tools"}, args...)...); err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("tools %v: %v", args, err)
 			}
 		})

@@ -76,8 +76,12 @@ func (c *catalogue) apply(e events.Event) error {
 		return err
 	case events.WeightsActivatedType:
 		served, err := events.Data[events.WeightsActivated](e)
-		c.replicas = slices.DeleteFunc(c.replicas, func(r Replica) bool { return r.Policy == e.Entity && r.Name == served.Replica })
-		if c.replicas = append(c.replicas, Replica{Policy: e.Entity, Name: served.Replica, Version: served.Version, Lost: served.Lost, At: e.Time}); len(c.replicas) > maxReplicas {
+		c.replicas = slices.DeleteFunc(c.replicas, func(r Replica) bool {
+			return r.Policy == e.Entity &&
+				r.Name == served.Replica
+		})
+		if c.replicas = append(c.replicas, Replica{Policy: e.Entity, Name: served.Replica, Version: served.Version,
+			Lost: served.Lost, At: e.Time}); len(c.replicas) > maxReplicas {
 			c.replicas = slices.Delete(c.replicas, 0, 1)
 		}
 		return err
@@ -90,7 +94,8 @@ func (c *catalogue) forget(run string) {
 	delete(c.closed, run)
 }
 
-// selectRuns are the runs to show, open ones first, the newest first of each; more is how many are left out.
+// selectRuns are the runs to show, open ones first, the newest first of each; more
+// is how many are left out.
 func (c *catalogue) selectRuns(most int) (names []string, more int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,5 +120,8 @@ func (c *catalogue) fill(s *Snapshot) {
 		r.Behind = max(0, c.current[r.Policy]-r.Version)
 		s.Replicas = append(s.Replicas, r)
 	}
-	slices.SortFunc(s.Replicas, func(a, b Replica) int { return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(s.Replicas, func(a, b Replica) int {
+		return cmp.Or(cmp.Compare(a.Policy, b.Policy),
+			cmp.Compare(a.Name, b.Name))
+	})
 }

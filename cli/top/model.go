@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/cli/app"
 )
 
-// model is the screen: the last snapshot, how large the terminal is, and how far it is scrolled. It changes by messages alone.
+// model is the screen: the last snapshot, how large the terminal is, and how far it is scrolled. It
+// changes by messages alone.
 type model struct {
 	snapshot      *Snapshot
 	width, height int

@@ -20,15 +20,22 @@ import (
 func sample() Snapshot {
 	at := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	return Snapshot{
-		At: at, Where: ".rondo", Outages: []health.Outage{{Kind: health.LogRefusesWrites, Of: "RONDO", Since: at, Reason: "the disk is full"}},
+		At: at, Where: ".rondo", Outages: []health.Outage{{Kind: health.LogRefusesWrites, Of: "RONDO", Since: at,
+			Reason: "the disk is full"}},
 		Runs: []Run{
-			{Name: "demo-1", Policy: "small", State: "open", Flight: steps.Flight{Stages: map[string]int{events.StageGenerator: 7, events.StageTools: 2, books.StageTrainer: 64}, Oldest: at.Add(-90 * time.Second), Version: 11},
-				Last: &steps.Row{Step: 12, Figures: map[string]float64{"reward/mean": 0.4375, "staleness/max": 1, "throughput/sampled_tokens_per_second": 1234.5}}, Rewards: []float64{0, 0.5, 1}},
-			{Name: "other", State: "paused", Reason: "the server\x1b[2J is away", Flight: steps.Flight{Stages: map[string]int{}}},
+			{Name: "demo-1", Policy: "small", State: "open",
+				Flight: steps.Flight{Stages: map[string]int{events.StageGenerator: 7, events.StageTools: 2,
+					books.StageTrainer: 64}, Oldest: at.Add(-90 * time.Second), Version: 11},
+				Last: &steps.Row{Step: 12, Figures: map[string]float64{"reward/mean": 0.4375, "staleness/max": 1,
+					"throughput/sampled_tokens_per_second": 1234.5}}, Rewards: []float64{0, 0.5, 1}},
+			{Name: "other", State: "paused", Reason: "the server\x1b[2J is away",
+				Flight: steps.Flight{Stages: map[string]int{}}},
 		},
-		More:        3,
-		Consumers:   []Consumer{{"RONDO_demo-1", "generator-started-v1", 40, 8, 1}, {"RONDO_demo-1", "scorer-finished-v1", 0, 0, 0}},
-		Replicas:    []Replica{{Policy: "small", Name: "http://10.0.0.1:8000", Version: 10, Behind: 1, At: at.Add(-time.Minute)}, {Policy: "small", Name: "b", Version: 3, Lost: true, At: at}},
+		More: 3,
+		Consumers: []Consumer{{"RONDO_demo-1", "generator-started-v1", 40, 8, 1},
+			{"RONDO_demo-1", "scorer-finished-v1", 0, 0, 0}},
+		Replicas: []Replica{{Policy: "small", Name: "http://10.0.0.1:8000", Version: 10, Behind: 1,
+			At: at.Add(-time.Minute)}, {Policy: "small", Name: "b", Version: 3, Lost: true, At: at}},
 		DeadLetters: Letters{Total: 2, Last: "no such\nrun", At: at.Add(-time.Hour)},
 		Unknown:     []string{"consumers: not allowed"},
 	}
@@ -50,7 +57,8 @@ func sized(t *testing.T, w, h int) model {
 func TestTheScreenShowsThePlane(t *testing.T) {
 	screen := sized(t, 200, 40).screen()
 	for _, part := range []string{
-		"open runs 2", "rollouts at work 9", "dead letters 2", "outage: ", "the disk is full", "not known: consumers: not allowed", "0.4375", "▁▄█", "1m", "1234", "the server",
+		"open runs 2", "rollouts at work 9", "dead letters 2", "outage: ", "the disk is full",
+		"not known: consumers: not allowed", "0.4375", "▁▄█", "1m", "1234", "the server",
 		"and 3 more", "generator-started-v1", "http://10.0.0.1:8000", "lost", "1h ago: no such run", keys,
 	} {
 		if !strings.Contains(screen, part) {
@@ -64,12 +72,14 @@ func TestTheScreenShowsThePlane(t *testing.T) {
 	}
 }
 
-// TestTheScreenBeforeTheLogIsRead: figures of a log that is read in part are not shown as those of the plane.
+// TestTheScreenBeforeTheLogIsRead: figures of a log that is read in part are not
+// shown as those of the plane.
 func TestTheScreenBeforeTheLogIsRead(t *testing.T) {
 	next, _ := model{}.Update(tea.WindowSizeMsg{Width: 200, Height: 40})
 	next, _ = next.(model).Update(Snapshot{Where: ".rondo", Reading: true})
 	screen := next.(model).screen()
-	if strings.Count(screen, readingLog) != 2 || strings.Contains(screen, "open runs") || strings.Contains(screen, "none yet") {
+	if strings.Count(screen, readingLog) != 2 || strings.Contains(screen, "open runs") ||
+		strings.Contains(screen, "none yet") {
 		t.Errorf("it shows\n%s", screen)
 	}
 }
@@ -137,7 +147,8 @@ func TestScrolling(t *testing.T) {
 }
 
 func TestKeysThatQuit(t *testing.T) {
-	for _, key := range []tea.KeyPressMsg{{Code: 'q', Text: "q"}, {Code: 'c', Mod: tea.ModCtrl}, {Code: tea.KeyEscape}} {
+	for _, key := range []tea.KeyPressMsg{{Code: 'q', Text: "q"}, {Code: 'c', Mod: tea.ModCtrl},
+		{Code: tea.KeyEscape}} {
 		_, cmd := press(sized(t, 80, 20), key)
 		if cmd == nil {
 			t.Fatalf("%s does nothing", key)
@@ -153,7 +164,8 @@ func TestKeysThatQuit(t *testing.T) {
 
 func TestAgo(t *testing.T) {
 	now := time.Now()
-	for d, want := range map[time.Duration]string{-time.Hour: "0s", 0: "0s", 59 * time.Second: "59s", time.Minute: "1m", 59 * time.Minute: "59m", 47 * time.Hour: "47h", 72 * time.Hour: "3d"} {
+	for d, want := range map[time.Duration]string{-time.Hour: "0s", 0: "0s", 59 * time.Second: "59s", time.Minute: "1m",
+		59 * time.Minute: "59m", 47 * time.Hour: "47h", 72 * time.Hour: "3d"} {
 		if got := ago(now, now.Add(-d)); got != want {
 			t.Errorf("%s ago is %s, want %s", d, got, want)
 		}
@@ -192,7 +204,8 @@ func TestTheCatalogueIsBounded(t *testing.T) {
 		t.Errorf("%d runs, %d closed, %d replicas are kept", len(c.runs), len(c.closed), len(c.replicas))
 	}
 	names, more := c.selectRuns(maxFollowed)
-	if len(names) != maxFollowed || names[0] != fmt.Sprintf("r%d", 3*maxRuns-1) || names[1] != fmt.Sprintf("r%d", 3*maxRuns-3) || more != 3*maxRuns-maxFollowed {
+	if len(names) != maxFollowed || names[0] != fmt.Sprintf("r%d", 3*maxRuns-1) ||
+		names[1] != fmt.Sprintf("r%d", 3*maxRuns-3) || more != 3*maxRuns-maxFollowed {
 		t.Errorf("%v are shown and %d are not", names, more)
 	}
 	apply(events.LogForgottenType, names[0], 1, events.LogForgotten{})

@@ -34,7 +34,8 @@ type Run struct {
 	State  string `json:"state"` // open, paused, closed or archived; stateReading on a screen
 	Reason string `json:"reason,omitempty"`
 	steps.Flight
-	// Last is the last step that the first feed's trainer has taken, and Rewards the mean rewards of the last ones.
+	// Last is the last step that the first feed's trainer has taken, and Rewards the mean
+	// rewards of the last ones.
 	Last    *steps.Row `json:"last,omitempty"`
 	Rewards []float64  `json:"rewards,omitempty"`
 	// Unreadable is why the run's events cannot be read.

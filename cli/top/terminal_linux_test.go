@@ -75,7 +75,8 @@ func openTerminal(t *testing.T, dir string) *terminal {
 
 func (w *terminal) size(columns, rows uint16) {
 	w.Helper()
-	if err := unix.IoctlSetWinsize(int(w.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns}); err != nil {
+	if err := unix.IoctlSetWinsize(int(w.master.Fd()), unix.TIOCSWINSZ,
+		&unix.Winsize{Row: rows, Col: columns}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -89,7 +90,8 @@ func (w *terminal) text() string {
 // await waits until the terminal was sent a text, and forgets what came before.
 func (w *terminal) await(text string) {
 	w.Helper()
-	natstest.Eventually(w, fmt.Sprintf("the terminal is sent %q", text), func() bool { return strings.Contains(w.text(), text) })
+	natstest.Eventually(w, fmt.Sprintf("the terminal is sent %q", text),
+		func() bool { return strings.Contains(w.text(), text) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.shown.Reset()

@@ -21,7 +21,8 @@ func New(g *app.Global) *cobra.Command {
 	var every time.Duration
 	var once bool
 	cmd := &cobra.Command{
-		Use: "top", Short: "Watch a plane in the terminal: runs, rollouts by stage, backlog, replicas, dead letters", Args: cobra.NoArgs,
+		Use: "top", Short: "Watch a plane in the terminal: runs, rollouts by stage, backlog, replicas, dead letters",
+		Args: cobra.NoArgs,
 		Long: `Top shows the runs of a plane with their last step, and where their rollouts are: at the model, the tools or the verifier, waiting for their group, for a
 batch or for the trainer. Below are the consumers with a backlog, the inference servers with their versions, and the dead letters. It follows up to 16 runs, the
 open ones first.
@@ -36,7 +37,8 @@ q and Ctrl-C quit, the arrow keys scroll. Where the output is no terminal, or wi
 				return fmt.Errorf("--every %s: give at least 100ms", every)
 			}
 			out := app.FileOf(cmd.OutOrStdout())
-			live := !once && !g.JSON && out != nil && term.IsTerminal(int(out.Fd())) && term.IsTerminal(int(os.Stdin.Fd()))
+			live := !once && !g.JSON && out != nil && term.IsTerminal(int(out.Fd())) &&
+				term.IsTerminal(int(os.Stdin.Fd()))
 			g.Follows = live && (g.NATS != "" || plane.InUse(cmd.Context(), g.Dir))
 			p, err := plane.Connect(cmd.Context(), g)
 			if err != nil {
@@ -75,8 +77,10 @@ q and Ctrl-C quit, the arrow keys scroll. Where the output is no terminal, or wi
 func (w *watcher) show(ctx context.Context, every time.Duration, options ...tea.ProgramOption) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	screen := tea.NewProgram(model{}, append(options, tea.WithoutSignalHandler())...) // the program's own handler ends the context
-	// A signal ends it as a key does: where the library's own context ends, it closes its input while it reads.
+	// the program's own handler ends the context
+	screen := tea.NewProgram(model{}, append(options, tea.WithoutSignalHandler())...)
+	// A signal ends it as a key does: where the library's own context ends, it closes
+	// its input while it reads.
 	context.AfterFunc(ctx, screen.Quit)
 	go w.follow(ctx)
 	go func() {

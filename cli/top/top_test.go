@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { clitest.Main(m, New) }
 
-// busy is a plane with a run whose trainer has taken a step, while a rollout is at the tools and a dead letter is recorded.
+// busy is a plane with a run whose trainer has taken a step, while a rollout is at the tools and a
+// dead letter is recorded.
 func busy(t *testing.T) *clitest.Recorded {
 	t.Helper()
 	r := clitest.NewRecorded(t, clitest.Deciding...)
@@ -27,10 +28,13 @@ func busy(t *testing.T) *clitest.Recorded {
 	r.Batch("trainer", 1)
 	r.Consumed("trainer", 1)
 	_, members := r.Group(2, "fix-b", 2, 1)
-	r.State(events.TurnSampledType, members[0], "0", events.TurnSampled{ToolCalls: []events.ToolCall{{ID: "c0", Name: "run"}}})
+	r.State(events.TurnSampledType, members[0], "0", events.TurnSampled{ToolCalls: []events.ToolCall{{ID: "c0",
+		Name: "run"}}})
 	r.Run = events.Catalogue
-	r.State(events.WeightsActivatedType, "small", "a", events.WeightsActivated{Version: 1, Replica: "http://10.0.0.1:8000"})
-	r.State(events.DeadLetteredType, "RONDO_IN-7", "0", events.DeadLettered{Stream: "RONDO_IN", Sequence: 7, Reason: "no such run"})
+	r.State(events.WeightsActivatedType, "small", "a",
+		events.WeightsActivated{Version: 1, Replica: "http://10.0.0.1:8000"})
+	r.State(events.DeadLetteredType, "RONDO_IN-7", "0",
+		events.DeadLettered{Stream: "RONDO_IN", Sequence: 7, Reason: "no such run"})
 	return r
 }
 
@@ -48,10 +52,12 @@ func TestOnce(t *testing.T) {
 		t.Fatalf("%s", output)
 	}
 	run := s.Runs[0]
-	if run.Name != "first" || run.State != "open" || run.Version != 1 || run.Last == nil || run.Last.Step != 1 || run.Last.Figures["reward/mean"] != 0.5 {
+	if run.Name != "first" || run.State != "open" || run.Version != 1 || run.Last == nil || run.Last.Step != 1 ||
+		run.Last.Figures["reward/mean"] != 0.5 {
 		t.Errorf("run %+v", run)
 	}
-	if run.Stages[events.StageGenerator] != 1 || run.Stages[events.StageTools] != 1 || run.Stages[books.StageTrainer] != 0 {
+	if run.Stages[events.StageGenerator] != 1 || run.Stages[events.StageTools] != 1 ||
+		run.Stages[books.StageTrainer] != 0 {
 		t.Errorf("stages %v", run.Stages)
 	}
 	if len(s.Replicas) != 1 || s.Replicas[0].Version != 1 || s.Replicas[0].Behind != 1 {
@@ -80,12 +86,14 @@ func TestOnce(t *testing.T) {
 }
 
 func TestTopRefusesAHaste(t *testing.T) {
-	if _, err := clitest.Run(t, New, "top", "--every", "1ms"); err == nil || !strings.Contains(err.Error(), "at least 100ms") {
+	if _, err := clitest.Run(t, New, "top", "--every", "1ms"); err == nil ||
+		!strings.Contains(err.Error(), "at least 100ms") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestFirstLook: until the catalogue and the runs have been read, a look says so; then it shows what they have, and what comes behind that.
+// TestFirstLook: until the catalogue and the runs have been read, a look says so; then it shows
+// what they have, and what comes behind that.
 func TestFirstLook(t *testing.T) {
 	r := busy(t)
 	p, err := plane.Connect(t.Context(), &app.Global{Dir: r.Dir})
@@ -103,8 +111,10 @@ func TestFirstLook(t *testing.T) {
 	if len(s.Runs) != 1 || s.Runs[0].State != "open" || s.Runs[0].Last == nil || s.DeadLetters.Total != 1 {
 		t.Errorf("the first whole look shows %+v", s)
 	}
-	r.State(events.DeadLetteredType, "RONDO_IN-8", "0", events.DeadLettered{Stream: "RONDO_IN", Sequence: 8, Reason: "no such run"})
-	natstest.Eventually(t, "another dead letter is shown", func() bool { s = w.snapshot(t.Context()); return s.DeadLetters.Total == 2 })
+	r.State(events.DeadLetteredType, "RONDO_IN-8", "0",
+		events.DeadLettered{Stream: "RONDO_IN", Sequence: 8, Reason: "no such run"})
+	natstest.Eventually(t, "another dead letter is shown",
+		func() bool { s = w.snapshot(t.Context()); return s.DeadLetters.Total == 2 })
 	if s.Reading {
 		t.Error("a new event is read as the first ones")
 	}

@@ -15,7 +15,8 @@ const readingLog = "reading the log …"
 
 const maxConsumers = 12 // rows, the longest backlog first
 
-// lines are a snapshot as text, without an end: who shows it cuts and scrolls. Texts of others are made fit for a terminal.
+// lines are a snapshot as text, without an end: who shows it cuts and scrolls. Texts of others are
+// made fit for a terminal.
 func (s Snapshot) lines() []app.Row {
 	rows := []app.Row{s.head()}
 	for _, o := range s.Outages {
@@ -29,7 +30,8 @@ func (s Snapshot) lines() []app.Row {
 	rows = append(rows, s.replicaTable()...)
 	if s.DeadLetters.Total > 0 {
 		rows = append(rows, app.Row{}, app.Row{{Text: "dead letters", Style: app.Bold}},
-			app.Row{{Text: fmt.Sprintf("%d in all, the last one %s ago: %s", s.DeadLetters.Total, ago(s.At, s.DeadLetters.At), app.Line(s.DeadLetters.Last, 300)), Style: app.Plain}})
+			app.Row{{Text: fmt.Sprintf("%d in all, the last one %s ago: %s", s.DeadLetters.Total,
+				ago(s.At, s.DeadLetters.At), app.Line(s.DeadLetters.Last, 300)), Style: app.Plain}})
 	}
 	return rows
 }
@@ -52,7 +54,8 @@ func (s Snapshot) head() app.Row {
 	if s.DeadLetters.Total > 0 {
 		letters.Style = app.Yellow
 	}
-	return app.Row{where, {Text: fmt.Sprintf("   %s   open runs %d   rollouts at work %d", s.At.Format(time.TimeOnly), open, flying)}, letters}
+	return app.Row{where, {Text: fmt.Sprintf("   %s   open runs %d   rollouts at work %d", s.At.Format(time.TimeOnly),
+		open, flying)}, letters}
 }
 
 // section is a table under a title.
@@ -79,13 +82,15 @@ func (s Snapshot) runTable() []app.Row {
 	if len(s.Runs) == 0 {
 		return note("runs", "none yet: `rondo run open` opens one")
 	}
-	t := app.NewTable("RUN", "STATE", "STEP", "REWARD", "", "STALENESS", "VERSION", "MODEL", "TOOLS", "VERIFIER", "GROUP", "FEED", "TRAINER", "OLDEST", "TOKENS/S", "NOTE")
+	t := app.NewTable("RUN", "STATE", "STEP", "REWARD", "", "STALENESS", "VERSION", "MODEL", "TOOLS", "VERIFIER",
+		"GROUP", "FEED", "TRAINER", "OLDEST", "TOKENS/S", "NOTE")
 	for _, r := range s.Runs {
 		cells := []any{r.Name, r.State}
 		if r.Last == nil {
 			cells = append(cells, "-", "-", "", "-")
 		} else {
-			cells = append(cells, r.Last.Step, r.Last.Figures["reward/mean"], spark(r.Rewards), r.Last.Figures["staleness/max"])
+			cells = append(cells, r.Last.Step, r.Last.Figures["reward/mean"], spark(r.Rewards),
+				r.Last.Figures["staleness/max"])
 		}
 		cells = append(cells, r.Version)
 		for _, stage := range steps.Stages {
@@ -106,13 +111,15 @@ func (s Snapshot) runTable() []app.Row {
 	}
 	rows := section("runs", t)
 	if s.More > 0 {
-		rows = append(rows, app.Row{{Text: fmt.Sprintf("and %d more: `rondo run list` lists them", s.More), Style: app.Faint}})
+		rows = append(rows, app.Row{{Text: fmt.Sprintf("and %d more: `rondo run list` lists them", s.More),
+			Style: app.Faint}})
 	}
 	return rows
 }
 
 func (s Snapshot) consumerTable() []app.Row {
-	busy := slices.DeleteFunc(slices.Clone(s.Consumers), func(c Consumer) bool { return c.Waiting == 0 && c.Taken == 0 })
+	busy := slices.DeleteFunc(slices.Clone(s.Consumers),
+		func(c Consumer) bool { return c.Waiting == 0 && c.Taken == 0 })
 	if len(busy) == 0 {
 		return note("backlog", fmt.Sprintf("none: %d consumers have nothing to do", len(s.Consumers)))
 	}

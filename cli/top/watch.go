@@ -46,7 +46,8 @@ type followed struct {
 }
 
 func newWatcher(p *plane.Plane, where string) *watcher {
-	return &watcher{p: p, where: where, catalogue: newCatalogue(), runs: map[string]*followed{}, unknown: map[string]string{}}
+	return &watcher{p: p, where: where, catalogue: newCatalogue(), runs: map[string]*followed{},
+		unknown: map[string]string{}}
 }
 
 // read folds all that is recorded now, for a look that ends.
@@ -172,7 +173,8 @@ func (f *followed) take(e events.Event) error {
 func (f *followed) snapshot(name string) Run {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := Run{Name: name, Policy: f.fold.Policy(), Flight: f.fold.Flight(), Last: f.last, Rewards: slices.Clone(f.rewards)}
+	r := Run{Name: name, Policy: f.fold.Policy(), Flight: f.fold.Flight(), Last: f.last,
+		Rewards: slices.Clone(f.rewards)}
 	r.State, r.Reason = f.fold.State()
 	if f.archived {
 		r.State = "archived"
@@ -216,7 +218,8 @@ func (w *watcher) snapshot(ctx context.Context) Snapshot {
 	return s
 }
 
-// consumers asks the server for the backlog of each durable consumer of the plane's streams and of the runs that are shown.
+// consumers asks the server for the backlog of each durable consumer of the plane's streams and of
+// the runs that are shown.
 func (w *watcher) consumers(ctx context.Context, runs []string) ([]Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -242,7 +245,8 @@ func (w *watcher) consumers(ctx context.Context, runs []string) ([]Consumer, err
 		}
 	}
 	slices.SortFunc(list, func(a, b Consumer) int {
-		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Taken, a.Taken), cmp.Compare(a.Stream, b.Stream), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Taken, a.Taken), cmp.Compare(a.Stream, b.Stream),
+			cmp.Compare(a.Name, b.Name))
 	})
 	return list, streams.Err()
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// mostAtOnce bounds the trackers that are written at once: each is a process of Python. Others wait until one has all steps.
+// mostAtOnce bounds the trackers that are written at once: each is a process of Python. Others wait
+// until one has all steps.
 const mostAtOnce = 64
 
 // again is how long a tracker that failed is left alone, while all runs are followed.
@@ -40,7 +41,8 @@ func (o *tracking) run(ctx context.Context, run string) error {
 	return writing.Wait()
 }
 
-// all writes to the trackers of all runs whose files name some. Where it follows, it goes on until the context ends.
+// all writes to the trackers of all runs whose files name some. Where it follows, it goes
+// on until the context ends.
 func (o *tracking) all(ctx context.Context) error {
 	var writing errgroup.Group
 	writing.SetLimit(mostAtOnce)
@@ -73,7 +75,8 @@ func (o *tracking) all(ctx context.Context) error {
 	return err
 }
 
-// targets are the trackers of a run whose opening the catalogue has. A run that is gone has none, nor has a replay: its steps are another run's.
+// targets are the trackers of a run whose opening the catalogue has. A run that is gone has none,
+// nor has a replay: its steps are another run's.
 func (o *tracking) targets(ctx context.Context, e events.Event) ([]runfile.Tracker, error) {
 	opened, err := events.Data[events.RunOpened](e)
 	if err != nil || opened.Replays != nil {

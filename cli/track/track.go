@@ -40,7 +40,8 @@ const defaultProject = "rondo"
 func New(g *app.Global) *cobra.Command {
 	var o tracking
 	cmd := &cobra.Command{
-		Use: "track [RUN]", Short: "Write runs' training steps to TensorBoard, MLflow, wandb or trackio", Args: cobra.MaximumNArgs(1),
+		Use: "track [RUN]", Short: "Write runs' training steps to TensorBoard, MLflow, wandb or trackio",
+		Args: cobra.MaximumNArgs(1),
 		Long: `Track writes the figures of each training step (see ` + "`rondo run steps`" + `) to an experiment tracker, as one row with the step's number. It follows the run
 until no step can follow. A finished or archived run is written from its first step. Started again, also after a kill, it asks the tracker for its last step
 and goes on behind it.
@@ -84,7 +85,8 @@ The trackers are Python packages. Track starts --python with the package rondo (
 				return err
 			}
 			defer p.Close()
-			o.json, o.plane, o.stdout, o.stderr = g.JSON, p, &shared{to: cmd.OutOrStdout()}, &shared{to: cmd.ErrOrStderr()}
+			o.json, o.plane, o.stdout, o.stderr = g.JSON, p, &shared{to: cmd.OutOrStdout()},
+				&shared{to: cmd.ErrOrStderr()}
 			if len(args) == 0 {
 				return plane.LostOr(cmd.Context(), o.all(cmd.Context()))
 			}
@@ -98,8 +100,11 @@ The trackers are Python packages. Track starts --python with the package rondo (
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.target.To, "to", "", "tracker: "+strings.Join(runfile.Trackers, ", ")+" (default: those of the run's file)")
-	flags.StringVar(&o.target.Project, "project", "", "project of wandb and trackio, experiment of MLflow, where the run's file names none (default: "+defaultProject+")")
+	flags.StringVar(&o.target.To, "to", "", "tracker: "+strings.Join(runfile.Trackers, ", ")+
+		" (default: those of the run's file)")
+	flags.StringVar(&o.target.Project, "project", "",
+		"project of wandb and trackio, experiment of MLflow, where the run's file names none (default: "+defaultProject+
+			")")
 	flags.StringVar(&o.logdir, "logdir", "runs", "folder of TensorBoard")
 	flags.StringVar(&o.python, "python", "python3", "Python interpreter that has the tracker's package and rondo")
 	flags.StringVar(&o.target.Feed, "feed", "", "feed whose steps are written (default: the run's first)")
@@ -107,7 +112,8 @@ The trackers are Python packages. Track starts --python with the package rondo (
 	return cmd
 }
 
-// checkPython says clearly where Python or the package rondo is missing. The package says what the tracker lacks.
+// checkPython says clearly where Python or the package rondo is missing. The package
+// says what the tracker lacks.
 func (o *tracking) checkPython(ctx context.Context) error {
 	path, err := exec.LookPath(o.python)
 	if err != nil {
@@ -130,12 +136,14 @@ func (o *tracking) write(ctx context.Context, run string, to runfile.Tracker) er
 	if err != nil {
 		return err
 	}
-	args := []string{"-m", "rondo.track", r.Run, "--to", to.To, "--project", cmp.Or(to.Project, o.target.Project, defaultProject), "--logdir", o.logdir}
+	args := []string{"-m", "rondo.track", r.Run, "--to", to.To, "--project",
+		cmp.Or(to.Project, o.target.Project, defaultProject), "--logdir", o.logdir}
 	if o.json {
 		args = append(args, "--json")
 	}
 	python := exec.Command(o.python, args...) //nolint:gosec // the operator names the interpreter
-	// Ctrl-C comes here alone, and Python ends by the last line. It ends, too, where this process dies, and this one where Python does.
+	// Ctrl-C comes here alone, and Python ends by the last line. It ends, too, where this process
+	// dies, and this one where Python does.
 	python.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	python.Stdout, python.Stderr = o.stdout, o.stderr
 	rows, err := python.StdinPipe()
@@ -170,7 +178,8 @@ func (o *tracking) write(ctx context.Context, run string, to runfile.Tracker) er
 // errPython ends the reading when nobody takes the rows any more.
 var errPython = errors.New("python has ended")
 
-// feedRows writes the rows as they come. The last line is written also where the command is interrupted, so that the tracker's run is left in order.
+// feedRows writes the rows as they come. The last line is written also where the command is
+// interrupted, so that the tracker's run is left in order.
 func (o *tracking) feedRows(ctx context.Context, w io.Writer, r steps.Run) error {
 	lines, err := tables.NewStepLines(w, r)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// interpreter makes a program in the place of Python: it has the package, and body is what `-m rondo.track` does.
+// interpreter makes a program in the place of Python: it has the package, and body is
+// what `-m rondo.track` does.
 func interpreter(t *testing.T, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "python")
@@ -37,7 +38,8 @@ func TestPythonIsHandedTheRows(t *testing.T) {
 	r := two(t)
 	out := filepath.Join(t.TempDir(), "rows")
 	python := interpreter(t, `echo "$@" >`+out+`.args; cat >`+out+`; echo written`)
-	output, err := clitest.Run(t, New, "track", "first", "--to", "mlflow", "--project", "maths", "--python", python, "--once", "--dir", r.Dir)
+	output, err := clitest.Run(t, New, "track", "first", "--to", "mlflow", "--project", "maths", "--python", python,
+		"--once", "--dir", r.Dir)
 	if err != nil || output != "written\n" {
 		t.Fatalf("%v: %s", err, output)
 	}
@@ -67,7 +69,8 @@ func TestPythonIsHandedTheRows(t *testing.T) {
 				t.Errorf("run: %s", line)
 			}
 		case "step":
-			if told.Step != int64(len(kinds)-1) || told.Figures["reward/mean"] != 0.5 || told.Figures["rollouts/scored"] != 2 {
+			if told.Step != int64(len(kinds)-1) || told.Figures["reward/mean"] != 0.5 ||
+				told.Figures["rollouts/scored"] != 2 {
 				t.Errorf("step: %s", line)
 			}
 		case "end":
@@ -84,11 +87,13 @@ func TestPythonIsHandedTheRows(t *testing.T) {
 // A command that follows ends when Python does, though no row comes any more.
 func TestTheEndOfPythonEndsTheCommand(t *testing.T) {
 	r := two(t)
-	_, err := clitest.Run(t, New, "track", "first", "--to", "wandb", "--python", interpreter(t, `head -n 3 >/dev/null; kill -9 $$`), "--dir", r.Dir)
+	_, err := clitest.Run(t, New, "track", "first", "--to", "wandb",
+		"--python", interpreter(t, `head -n 3 >/dev/null; kill -9 $$`), "--dir", r.Dir)
 	if err == nil || !strings.Contains(err.Error(), "goes on behind the last step") {
 		t.Errorf("killed: %v", err)
 	}
-	_, err = clitest.Run(t, New, "track", "first", "--to", "wandb", "--python", interpreter(t, `exit 3`), "--dir", r.Dir)
+	_, err = clitest.Run(t, New, "track", "first", "--to", "wandb",
+		"--python", interpreter(t, `exit 3`), "--dir", r.Dir)
 	if err == nil || err.Error() != "" {
 		t.Errorf("a failure that Python has told: %v", err)
 	}
@@ -97,7 +102,8 @@ func TestTheEndOfPythonEndsTheCommand(t *testing.T) {
 func TestTrackSaysWhatIsMissing(t *testing.T) {
 	r := two(t)
 	without := filepath.Join(t.TempDir(), "python")
-	if err := os.WriteFile(without, []byte("#!/bin/sh\necho 'ModuleNotFoundError: No module named rondo' >&2\nexit 1\n"), 0o755); err != nil {
+	if err := os.WriteFile(without,
+		[]byte("#!/bin/sh\necho 'ModuleNotFoundError: No module named rondo' >&2\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	good := interpreter(t, "cat >/dev/null")
@@ -112,10 +118,12 @@ func TestTrackSaysWhatIsMissing(t *testing.T) {
 		"no run given": {[]string{"--to", "wandb", "--python", good}, "--to needs a RUN"},
 		"feed alone":   {[]string{"first", "--feed", "trainer", "--python", good}, "--feed belongs to --to"},
 		"no run":       {[]string{"second", "--to", "wandb", "--python", good}, `no run "second"`},
-		"no such feed": {[]string{"first", "--to", "wandb", "--python", good, "--feed", "judge"}, "it has trainer, shadow"},
+		"no such feed": {[]string{"first", "--to", "wandb", "--python", good, "--feed", "judge"},
+			"it has trainer, shadow"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := clitest.Run(t, New, append(append([]string{"track"}, c.args...), "--dir", r.Dir, "--once")...); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := clitest.Run(t, New, append(append([]string{"track"}, c.args...), "--dir", r.Dir,
+				"--once")...); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})

@@ -13,8 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/export"
 )
 
-// parquetLine makes a Parquet table of the messages in exported Arrow files, with pyarrow. schemas/arrow.md has the same line, which a test in
-// storage runs.
+// parquetLine makes a Parquet table of the messages in exported Arrow files, with pyarrow.
+// schemas/arrow.md has the same line, which a test in storage runs.
 const parquetLine = `python3 -c 'import pyarrow.dataset as d; d.write_dataset(d.dataset("trajectories", format="ipc"), "messages", format="parquet", preserve_order=True)'`
 
 func newTrajectoriesExport(g *app.Global) *cobra.Command {
@@ -23,7 +23,9 @@ func newTrajectoriesExport(g *app.Global) *cobra.Command {
 	var best bool
 	least := math.Inf(-1)
 	cmd := &cobra.Command{
-		Use: "export RUN... --out PATH", Short: "Copy trajectories out of the store: Arrow, ATIF, conversations, preference pairs", Args: cobra.MinimumNArgs(1),
+		Use:   "export RUN... --out PATH",
+		Short: "Copy trajectories out of the store: Arrow, ATIF, conversations, preference pairs",
+		Args:  cobra.MinimumNArgs(1),
 		Long: `Export writes the scored rollouts of one run or several, without the invalidated ones.
 
   arrow  the files as they are, into the directory --out
@@ -46,7 +48,8 @@ several runs lie in a folder for each. Of Arrow files pyarrow makes one Parquet 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case !export.IsForm(format):
-				return fmt.Errorf("--format %q: must be %s, %s, %s or %s", format, export.Arrow, export.ATIF, export.Chat, export.Pairs)
+				return fmt.Errorf("--format %q: must be %s, %s, %s or %s", format, export.Arrow, export.ATIF,
+					export.Chat, export.Pairs)
 			case best && format == export.Pairs:
 				return errors.New("--best leaves one rollout of each group, and pairs need two")
 			}
@@ -61,21 +64,26 @@ several runs lie in a folder for each. Of Arrow files pyarrow makes one Parquet 
 					return err
 				}
 			}
-			selected, err := export.Select(cmd.Context(), p.Log.Reader, runs, export.Selection{MinReward: least, Best: best})
+			selected, err := export.Select(cmd.Context(), p.Log.Reader, runs,
+				export.Selection{MinReward: least, Best: best})
 			if err != nil {
 				return err
 			}
 			show := app.NewProgress(g)
-			x.Store, x.ByRun, x.Progress = p.Store, len(runs) > 1, func(read int) { show.Show("%d rollouts read", read) }
+			x.Store, x.ByRun, x.Progress = p.Store, len(runs) > 1,
+				func(read int) { show.Show("%d rollouts read", read) }
 			n, err := x.Write(cmd.Context(), format, selected)
 			show.Clear()
 			if err != nil {
 				return fmt.Errorf("export to %s: %w", x.Out, err)
 			}
 			if x.Branching > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%d pairs left out: a rollout of theirs has several conversations that are trained on, or none\n", x.Branching)
+				fmt.Fprintf(cmd.ErrOrStderr(),
+					"%d pairs left out: a rollout of theirs has several conversations that are trained on, or none\n",
+					x.Branching)
 			}
-			return app.Tell(cmd, g, map[string]any{"format": format, "written": n, "out": x.Out}, "%d written to %s\n", n, x.Out)
+			return app.Tell(cmd, g, map[string]any{"format": format, "written": n, "out": x.Out},
+				"%d written to %s\n", n, x.Out)
 		},
 	}
 	flags := cmd.Flags()

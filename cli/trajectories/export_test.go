@@ -20,7 +20,8 @@ func TestExports(t *testing.T) {
 	out := t.TempDir()
 	export := func(args ...string) string {
 		t.Helper()
-		output, err := clitest.Run(t, New, append([]string{"trajectories", "export", "--dir", r.Dir, "--quiet"}, args...)...)
+		output, err := clitest.Run(t, New, append([]string{"trajectories", "export", "--dir", r.Dir, "--quiet"},
+			args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,13 +45,16 @@ func TestExports(t *testing.T) {
 	if got := files("atif"); len(got) != 5 || got[0] != "first/g000001-0.json" {
 		t.Errorf("%v", got)
 	}
-	contains(t, export("first", "--format", "chat", "--min-reward", "0.3", "--best", "--out", filepath.Join(out, "sft.jsonl")), "1 written")
+	contains(t, export("first", "--format", "chat", "--min-reward", "0.3", "--best",
+		"--out", filepath.Join(out, "sft.jsonl")), "1 written")
 	text, err := os.ReadFile(filepath.Join(out, "sft.jsonl"))
 	if err != nil || !strings.Contains(string(text), `"rollout":"g000001-1"`) {
 		t.Errorf("%v: %s", err, text)
 	}
-	for _, c := range []struct{ args, want string }{{"--format xml", `"xml"`}, {"--format parquet", `"parquet"`}, {"--format pairs --best", "--best"}} {
-		if output, err := clitest.Run(t, New, append([]string{"trajectories", "export", "first", "--dir", r.Dir, "--out", out}, strings.Fields(c.args)...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+	for _, c := range []struct{ args, want string }{{"--format xml", `"xml"`}, {"--format parquet", `"parquet"`},
+		{"--format pairs --best", "--best"}} {
+		if output, err := clitest.Run(t, New, append([]string{"trajectories", "export", "first", "--dir", r.Dir,
+			"--out", out}, strings.Fields(c.args)...)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\n%s", c.args, err, output)
 		}
 	}

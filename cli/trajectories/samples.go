@@ -33,8 +33,9 @@ func (s *shownRollout) causeOf(turn int32) string {
 	return ""
 }
 
-// samples is like "3: new ones began behind 1 summary, as prompts did not repeat thoughts 2", how many samples the rollout is and what began the later ones; "" for one that is
-// one sample, or none.
+// samples is like "3: new ones began behind 1 summary, as prompts did not repeat
+// thoughts 2", how many samples the rollout is and what began the later ones; "" for one
+// that is one sample, or none.
 func (s *shownRollout) samples() string {
 	segments, n, causes := map[int32]bool{}, 0, map[string]int{}
 	for _, m := range s.Trajectory.Messages {
@@ -74,7 +75,8 @@ func (s *shownRollout) samples() string {
 	if counts := counted(events.CauseThoughts, events.CauseDrift, events.CauseHistory); counts != "" {
 		began = append(began, "as prompts did not repeat "+counts)
 	}
-	if counts := counted(events.CauseTools, events.CauseSystem, events.CauseRewritten, events.CauseCompacted, events.CauseSibling, events.CauseUnrelated); counts != "" {
+	if counts := counted(events.CauseTools, events.CauseSystem, events.CauseRewritten, events.CauseCompacted,
+		events.CauseSibling, events.CauseUnrelated); counts != "" {
 		began = append(began, "as the harness went another way: "+counts)
 	}
 	if n := causes[events.CauseImages]; n > 0 {

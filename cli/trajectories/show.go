@@ -72,7 +72,8 @@ func gather(ctx context.Context, p *plane.Plane, run, rollout string) (*shownRol
 	}
 	e, err := episode.Read(ctx, p.Log.Reader, run, rollout, episode.Bounds{})
 	if errors.Is(err, episode.ErrUnknown) {
-		return nil, fmt.Errorf("run %s has no rollout %s; `rondo trajectories list %s` lists those that have a trajectory", run, app.Line(rollout, 80), run)
+		return nil, fmt.Errorf("run %s has no rollout %s; `rondo trajectories list %s` lists those that have a trajectory",
+			run, app.Line(rollout, 80), run)
 	}
 	return &shownRollout{e}, err
 }

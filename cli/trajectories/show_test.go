@@ -61,25 +61,35 @@ const evil = "\x1b[2J\x1b]0;x\x07\u202e\u009b1m\r\b"
 
 // TestHostileRollout: whatever a rollout holds, a terminal is told nothing by it.
 func TestHostileRollout(t *testing.T) {
-	arguments, _ := json.Marshal(map[string]string{"file_path" + evil: evil, "old_string": evil + "\nb", "new_string": evil + "\nc", "path": evil, "command": evil, "patch": "+" + evil, "contents": evil, "long": strings.Repeat(evil, 20)})
+	arguments, _ := json.Marshal(map[string]string{"file_path" + evil: evil, "old_string": evil + "\nb",
+		"new_string": evil + "\nc", "path": evil, "command": evil, "patch": "+" + evil, "contents": evil,
+		"long": strings.Repeat(evil, 20)})
 	code := 1
-	calls, _ := json.Marshal([]events.ToolCall{{ID: "a", Name: evil, Arguments: string(arguments)}, {ID: "b", Name: evil, Arguments: evil}, {ID: "c"}})
+	calls, _ := json.Marshal([]events.ToolCall{{ID: "a", Name: evil, Arguments: string(arguments)},
+		{ID: "b", Name: evil, Arguments: evil}, {ID: "c"}})
 	shown := &shownRollout{&episode.Episode{
 		Recorded: true, Spelled: true, Remarks: []string{"annotation: " + evil, "feedback: " + evil},
-		Retried: []events.RolloutRetried{{Stage: evil, Class: evil, Message: evil}}, Dropped: []events.GroupDropped{{Feed: evil, Filter: evil}},
+		Retried: []events.RolloutRetried{{Stage: evil, Class: evil, Message: evil}},
+		Dropped: []events.GroupDropped{{Feed: evil, Filter: evil}},
 		Batches: []episode.InBatch{{Feed: evil, Step: 1}, {Feed: evil, Step: 1, Masked: evil}},
 		Rollout: events.Rollout{
 			Finished: &events.RolloutFinished{Masked: map[string]int{evil: 1}},
-			Failed:   &events.RolloutFailed{Stage: evil, Class: evil, Message: evil}, Scored: &events.RolloutScored{Components: map[string]float64{evil: 1}},
-			Tools: events.ToolAnswers{{Results: []events.ToolResult{{CallID: "a", ExitCode: &code}}, Network: &netaccess.Use{
-				Requests: 9, Refused: 1, Fetches: []netaccess.Fetch{{Method: evil, URL: evil, SHA256: evil}, {Method: evil, URL: evil, Refused: evil}}, All: &storage.Ref{Key: evil},
-			}}},
+			Failed:   &events.RolloutFailed{Stage: evil, Class: evil, Message: evil},
+			Scored:   &events.RolloutScored{Components: map[string]float64{evil: 1}},
+			Tools: events.ToolAnswers{{Results: []events.ToolResult{{CallID: "a", ExitCode: &code}},
+				Network: &netaccess.Use{
+					Requests: 9, Refused: 1, Fetches: []netaccess.Fetch{{Method: evil, URL: evil, SHA256: evil},
+						{Method: evil, URL: evil, Refused: evil}}, All: &storage.Ref{Key: evil},
+				}}},
 		},
 		Trajectory: &storage.Trajectory{Rollout: "g000001-0", Task: evil, StopReason: evil, Messages: []storage.Message{
 			{Role: "user" + evil, Name: evil, Content: evil}, {Role: "tool", Name: evil, Content: evil},
-			{Role: "assistant", Content: "<think>" + evil + "</think>" + evil, FinishReason: evil, ToolCalls: string(calls),
-				TokenIDs: []int32{27, 7, 155, 10, 9}, Logprobs: make([]float32, 5), LossMask: []bool{true, true, true, true, false}},
-			{Role: "tool", ToolCallID: "a", Name: evil, Content: evil}, {Role: "tool", ToolCallID: "z", Name: evil, Content: evil},
+			{Role: "assistant", Content: "<think>" + evil + "</think>" + evil, FinishReason: evil,
+				ToolCalls: string(calls),
+				TokenIDs:  []int32{27, 7, 155, 10, 9}, Logprobs: make([]float32, 5),
+				LossMask: []bool{true, true, true, true, false}},
+			{Role: "tool", ToolCallID: "a", Name: evil, Content: evil},
+			{Role: "tool", ToolCallID: "z", Name: evil, Content: evil},
 			{Role: "prompt", Segment: 1}, {Role: "assistant", ToolCalls: "[" + evil, Turn: 1, Segment: 1},
 		}},
 	}}
@@ -91,7 +101,8 @@ func TestHostileRollout(t *testing.T) {
 					copied.Rollout.Failed = nil
 				}
 				var out strings.Builder
-				if err := (&view{&app.Screen{W: &out, Color: color, Width: width}}).rollout(&shownRollout{&copied}, showOptions{turn: -1, full: color, logprobs: true}); err != nil {
+				if err := (&view{&app.Screen{W: &out, Color: color, Width: width}}).rollout(&shownRollout{&copied},
+					showOptions{turn: -1, full: color, logprobs: true}); err != nil {
 					t.Fatal(err)
 				}
 				text := out.String()
@@ -109,39 +120,55 @@ func TestShow(t *testing.T) {
 	_, ids := r.Group(1, "fix-a", 3, 0)
 	r.Score(ids[0], "fix-a", 0, 0.5)
 	r.State(events.RolloutAnnotatedType, ids[0], "a", events.RolloutAnnotated{Text: "look at this"})
-	r.State(events.RolloutHintedType, ids[0], "judge", events.RolloutHinted{By: "judge", Hints: []events.Hint{{Start: 2, Length: 3, Text: "Look at the\ntests" + evil}}})
+	r.State(events.RolloutHintedType, ids[0], "judge",
+		events.RolloutHinted{By: "judge", Hints: []events.Hint{{Start: 2, Length: 3,
+			Text: "Look at the\ntests" + evil}}})
 	r.State(events.RolloutHintedType, ids[0], "person", events.RolloutHinted{By: "person", Hints: []events.Hint{}})
 	r.State(events.FeedbackRecordedType, ids[0], "f", events.FeedbackRecorded{Signal: events.SignalReject, Text: "no"})
-	r.State(events.GroupDroppedType, "g000001", "trainer", events.GroupDropped{Feed: "trainer", Reason: events.DropStale, Staleness: 3})
-	r.State(events.GroupCompletedType, "g000001", "0", events.GroupCompleted{Task: "fix-a", Members: []events.Member{{Rollout: ids[0], Reward: 0.5, Advantage: 0.25}}})
-	r.State(events.GroupDroppedType, "g000001", "shadow", events.GroupDropped{Feed: "shadow", Reason: events.DropFiltered, Filter: "void"})
-	r.State(events.BatchReadyType, "shadow", "4", events.BatchReady{Step: 4, Groups: []string{"g000009"}, Rollouts: []string{"g000009-0"}})
-	r.State(events.BatchReadyType, "shadow", "5", events.BatchReady{Step: 5, Groups: []string{"g000001"}, Rollouts: ids[:1]})
-	r.State(events.BatchReadyType, "sft", "2", events.BatchReady{Step: 2, Groups: []string{"g000001"}, Masked: map[string]string{ids[0]: "overlong"}})
-	r.State(events.RolloutRetriedType, ids[1], "1", events.RolloutRetried{Stage: events.StageGenerator, Class: events.ClassEndpoint, Message: "connection refused", Try: 1})
+	r.State(events.GroupDroppedType, "g000001", "trainer",
+		events.GroupDropped{Feed: "trainer", Reason: events.DropStale, Staleness: 3})
+	r.State(events.GroupCompletedType, "g000001", "0",
+		events.GroupCompleted{Task: "fix-a", Members: []events.Member{{Rollout: ids[0], Reward: 0.5, Advantage: 0.25}}})
+	r.State(events.GroupDroppedType, "g000001", "shadow",
+		events.GroupDropped{Feed: "shadow", Reason: events.DropFiltered, Filter: "void"})
+	r.State(events.BatchReadyType, "shadow", "4", events.BatchReady{Step: 4, Groups: []string{"g000009"},
+		Rollouts: []string{"g000009-0"}})
+	r.State(events.BatchReadyType, "shadow", "5", events.BatchReady{Step: 5, Groups: []string{"g000001"},
+		Rollouts: ids[:1]})
+	r.State(events.BatchReadyType, "sft", "2", events.BatchReady{Step: 2, Groups: []string{"g000001"},
+		Masked: map[string]string{ids[0]: "overlong"}})
+	r.State(events.RolloutRetriedType, ids[1], "1", events.RolloutRetried{Stage: events.StageGenerator,
+		Class: events.ClassEndpoint, Message: "connection refused", Try: 1})
 	edit := `{"file_path":"a.go","old_string":"x := 1\ny","new_string":"x := 2\ny"}`
 	r.State(events.TurnSampledType, ids[1], "0", events.TurnSampled{
-		Content: "<think>I wonder.</think>Both.", ToolCalls: []events.ToolCall{{ID: "c0", Name: "search_replace", Arguments: edit}, {ID: "c1", Name: "run_terminal_cmd", Arguments: `{"command":"go test"}`}},
+		Content: "<think>I wonder.</think>Both.", ToolCalls: []events.ToolCall{{ID: "c0", Name: "search_replace",
+			Arguments: edit}, {ID: "c1", Name: "run_terminal_cmd", Arguments: `{"command":"go test"}`}},
 		TokenIDs: []int32{65, 66}, Logprobs: []float32{0, -1}, FinishReason: "tool_calls",
 	})
 	code := 2
 	r.State(events.ToolsCompletedType, ids[1], "0", events.ToolsCompleted{Results: []events.ToolResult{
-		{CallID: "c0", Name: "search_replace", Content: "Edited."}, {CallID: "c1", Name: "run_terminal_cmd", Content: longText(40), ExitCode: &code, DurationMS: 1500}}})
+		{CallID: "c0", Name: "search_replace", Content: "Edited."},
+		{CallID: "c1", Name: "run_terminal_cmd", Content: longText(40), ExitCode: &code, DurationMS: 1500}}})
 	show := func(args ...string) string {
 		t.Helper()
-		output, err := clitest.Run(t, New, append([]string{"trajectories", "show", "first", "--dir", r.Dir}, args...)...)
+		output, err := clitest.Run(t, New, append([]string{"trajectories", "show", "first", "--dir", r.Dir},
+			args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return output
 	}
 	contains(t, show(ids[0]), "scored (finished)", "0.5", "annotation: look at this",
-		"hint of judge about tokens 2 to 4 of sample 0: Look at the", "person found nothing to give a hint about", "feedback: reject, reward 0: no", "feed trainer does not train on its group: stale, 3 versions old",
-		"trained   feed shadow, step 5\n", "masked    feed sft, step 2: overlong\n", "advantage +0.25", "── turn 0", "Done.")
+		"hint of judge about tokens 2 to 4 of sample 0: Look at the", "person found nothing to give a hint about",
+		"feedback: reject, reward 0: no", "feed trainer does not train on its group: stale, 3 versions old",
+		"trained   feed shadow, step 5\n", "masked    feed sft, step 2: overlong\n",
+		"advantage +0.25", "── turn 0", "Done.")
 	if output := show(ids[0]); strings.Contains(output, "void") || strings.Contains(output, "step 4") {
 		t.Errorf("neither a drop that is void nor another group's batch counts:\n%s", output)
 	}
-	contains(t, show(ids[1]), "in flight", "generator, endpoint: connection refused", "Do fix-a.", "┊ I wonder.", "\nBoth.\n", "▸ search_replace a.go\n│ - x := 1\n│ + x := 2\n│   y\n", "│ $ go test\n│ ✗ exit code 2  1.5 s\n│ line 1\n", "26 lines more (--full)")
+	contains(t, show(ids[1]), "in flight", "generator, endpoint: connection refused", "Do fix-a.", "┊ I wonder.",
+		"\nBoth.\n", "▸ search_replace a.go\n│ - x := 1\n│ + x := 2\n│   y\n",
+		"│ $ go test\n│ ✗ exit code 2  1.5 s\n│ line 1\n", "26 lines more (--full)")
 	contains(t, show(ids[1], "--full"), "line 20\n")
 	contains(t, show(ids[1], "--width", "130"), "▸ search_replace a.go", " ┃ ▸ run_terminal_cmd\n")
 	contains(t, show(ids[1], "--logprobs"), "2 tokens sampled; log-probability -1 in all", "A B(0.368)")
@@ -149,11 +176,13 @@ func TestShow(t *testing.T) {
 	if output := show(ids[2]); !strings.Contains(output, "0 turns") {
 		t.Errorf("a rollout that has only begun:\n%s", output)
 	}
-	r.State(events.RolloutFailedType, ids[2], "0", events.RolloutFailed{Stage: events.StageTools, Class: events.ClassSandbox, Message: "no room"})
+	r.State(events.RolloutFailedType, ids[2], "0", events.RolloutFailed{Stage: events.StageTools,
+		Class: events.ClassSandbox, Message: "no room"})
 	contains(t, show(ids[2]), "failed: tools, sandbox: no room")
 
 	var printed, want storage.Trajectory
-	data, err := storage.GetBlob(t.Context(), r.Log.Store(), servicetest.WaitData[events.RolloutFinished](t, r.Log, "first", events.RolloutFinishedType, ids[0]).Trajectory)
+	data, err := storage.GetBlob(t.Context(), r.Log.Store(),
+		servicetest.WaitData[events.RolloutFinished](t, r.Log, "first", events.RolloutFinishedType, ids[0]).Trajectory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,11 +194,14 @@ func TestShow(t *testing.T) {
 	if err := json.Unmarshal(text, &want); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal([]byte(show(ids[0], "--json")), &printed); err != nil || !reflect.DeepEqual(printed, want) {
+	if err := json.Unmarshal([]byte(show(ids[0], "--json")), &printed); err != nil ||
+		!reflect.DeepEqual(printed, want) {
 		t.Errorf("%v: %+v, want %+v", err, printed, want)
 	}
-	for _, c := range []struct{ args, want string }{{"g000009-0", "no rollout g000009-0"}, {"a.b", "no rollout a.b"}, {ids[0] + " --turn 7", "1 turns"}, {ids[0] + " --color pink", "pink"}} {
-		if output, err := clitest.Run(t, New, append([]string{"trajectories", "show", "first", "--dir", r.Dir}, strings.Fields(c.args)...)...); err == nil || !strings.Contains(err.Error(), c.want) {
+	for _, c := range []struct{ args, want string }{{"g000009-0", "no rollout g000009-0"}, {"a.b", "no rollout a.b"},
+		{ids[0] + " --turn 7", "1 turns"}, {ids[0] + " --color pink", "pink"}} {
+		if output, err := clitest.Run(t, New, append([]string{"trajectories", "show", "first", "--dir", r.Dir},
+			strings.Fields(c.args)...)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\n%s", c.args, err, output)
 		}
 	}
@@ -224,9 +256,11 @@ func harmless(t *testing.T, text, allowed string) {
 func TestNetworkOfATurn(t *testing.T) {
 	use := &netaccess.Use{Requests: 30, Refused: 1, Received: 3 << 20, Sent: 10, All: &storage.Ref{Key: "blobs/x"}}
 	for range networkHead + 2 {
-		use.Fetches = append(use.Fetches, netaccess.Fetch{Method: "GET", URL: "/pypi/simple/a/", Status: 200, Bytes: 2048, SHA256: strings.Repeat("a", 64), Kept: true})
+		use.Fetches = append(use.Fetches, netaccess.Fetch{Method: "GET", URL: "/pypi/simple/a/", Status: 200,
+			Bytes: 2048, SHA256: strings.Repeat("a", 64), Kept: true})
 	}
-	use.Fetches = append(use.Fetches, netaccess.Fetch{Method: "CONNECT", URL: "evil.example.com:443", Refused: "not allowed"})
+	use.Fetches = append(use.Fetches, netaccess.Fetch{Method: "CONNECT", URL: "evil.example.com:443",
+		Refused: "not allowed"})
 	var text strings.Builder
 	for _, row := range networkRows(use, false) {
 		for _, span := range row {
@@ -245,18 +279,24 @@ func TestNetworkOfATurn(t *testing.T) {
 	}
 }
 
-// TestSampledWith: versions that nobody reported are named so, and not taken for those of the dispatch.
+// TestSampledWith: versions that nobody reported are named so, and not taken
+// for those of the dispatch.
 func TestSampledWith(t *testing.T) {
 	sampled := func(version int64, spans ...storage.VersionSegment) storage.Message {
-		return storage.Message{Role: "assistant", PolicyVersion: version, Versions: spans, TokenIDs: []int32{1, 2, 3}, LossMask: []bool{true, true, true}}
+		return storage.Message{Role: "assistant", PolicyVersion: version, Versions: spans, TokenIDs: []int32{1, 2, 3},
+			LossMask: []bool{true, true, true}}
 	}
 	for want, messages := range map[string][]storage.Message{
-		"an unknown version":                 {{Role: "user", TokenIDs: []int32{1}, LossMask: []bool{false}}, sampled(-1)},
+		"an unknown version": {{Role: "user", TokenIDs: []int32{1}, LossMask: []bool{false}},
+			sampled(-1)},
 		"version 4":                          {sampled(4), sampled(4)},
 		"versions 4 to 6":                    {sampled(6), sampled(4), sampled(5)},
 		"versions 4 to 6 and an unknown one": {sampled(6), sampled(-1), sampled(4)},
-		"version 5 and an unknown one":       {sampled(-1, storage.VersionSegment{Start: 0, Length: 1, Version: -1}, storage.VersionSegment{Start: 1, Length: 2, Version: 5})},
-		"version 3 and an unknown one":       {{Role: "assistant", PolicyVersion: 3}, {Role: "assistant", PolicyVersion: -1}}, // text only
+		"version 5 and an unknown one": {sampled(-1, storage.VersionSegment{Start: 0, Length: 1, Version: -1},
+			storage.VersionSegment{Start: 1, Length: 2, Version: 5})},
+		// text only
+		"version 3 and an unknown one": {{Role: "assistant", PolicyVersion: 3},
+			{Role: "assistant", PolicyVersion: -1}},
 	} {
 		s := &shownRollout{&episode.Episode{Trajectory: &storage.Trajectory{Messages: messages}}}
 		if got := s.sampledWith(); got != want {
@@ -264,7 +304,8 @@ func TestSampledWith(t *testing.T) {
 		}
 	}
 	s := &shownRollout{&episode.Episode{
-		Rollout: events.Rollout{Finished: &events.RolloutFinished{}}, Trajectory: &storage.Trajectory{Messages: []storage.Message{sampled(-1)}},
+		Rollout:    events.Rollout{Finished: &events.RolloutFinished{}},
+		Trajectory: &storage.Trajectory{Messages: []storage.Message{sampled(-1)}},
 	}}
 	var text strings.Builder
 	(&view{&app.Screen{W: &text}}).Print(s.header()...)
@@ -273,8 +314,10 @@ func TestSampledWith(t *testing.T) {
 
 // TestColumnsOfATurn: a turn shows what it has beside its tokens, and of how many.
 func TestColumnsOfATurn(t *testing.T) {
-	m := storage.Message{Columns: []storage.TokenColumn{{Name: "routed_experts", Length: 3}, {Name: "routed_experts", Start: 4, Length: 2}, {Name: "top_logprobs", Length: 7}}}
-	if text := columnsOf(m); text != " · routed_experts of 5 · top_logprobs of 7" || columnsOf(storage.Message{}) != "" {
+	m := storage.Message{Columns: []storage.TokenColumn{{Name: "routed_experts", Length: 3},
+		{Name: "routed_experts", Start: 4, Length: 2}, {Name: "top_logprobs", Length: 7}}}
+	if text := columnsOf(m); text != " · routed_experts of 5 · top_logprobs of 7" ||
+		columnsOf(storage.Message{}) != "" {
 		t.Errorf("shown as %q", text)
 	}
 }

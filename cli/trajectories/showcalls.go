@@ -77,14 +77,16 @@ var (
 	patchNames   = []string{"patch", "input"}
 )
 
-// argumentRows shows arguments: short ones behind the tool's name, edits as differences, long ones below.
+// argumentRows shows arguments: short ones behind the tool's name, edits as
+// differences, long ones below.
 func argumentRows(arguments string) (inline []string, body []app.Row) {
 	var given map[string]any
 	if err := json.Unmarshal([]byte(arguments), &given); err != nil || given == nil {
 		if strings.TrimSpace(arguments) == "" {
 			return nil, nil
 		}
-		return nil, append([]app.Row{{{Text: "malformed arguments:", Style: app.Yellow}}}, app.TextRows(arguments, app.Plain)...)
+		return nil, append([]app.Row{{{Text: "malformed arguments:", Style: app.Yellow}}},
+			app.TextRows(arguments, app.Plain)...)
 	}
 	take := func(names []string) (string, bool) {
 		for _, name := range names {

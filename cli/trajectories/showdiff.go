@@ -51,7 +51,8 @@ func patchRows(patch string) (rows []app.Row) {
 	for _, line := range diffLines(patch) {
 		st := app.Faint
 		switch {
-		case strings.HasPrefix(line, "***"), strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "@@"):
+		case strings.HasPrefix(line, "***"), strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"),
+			strings.HasPrefix(line, "@@"):
 			st = app.Cyan
 		case strings.HasPrefix(line, "+"):
 			st = app.Green

@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/netaccess"
 )
 
-// networkHead is how many requests of a turn are shown, unless all are asked for; what was refused is shown in any case.
+// networkHead is how many requests of a turn are shown, unless all are asked for; what was
+// refused is shown in any case.
 const networkHead = 4
 
 // networkRows say what a turn's programs asked of the network; nothing where they did not.
@@ -16,7 +17,8 @@ func networkRows(use *netaccess.Use, full bool) []app.Row {
 	if use == nil {
 		return nil
 	}
-	head := fmt.Sprintf("network: %d requests, %s received, %s sent", use.Requests, amount(use.Received), amount(use.Sent))
+	head := fmt.Sprintf("network: %d requests, %s received, %s sent", use.Requests,
+		amount(use.Received), amount(use.Sent))
 	if use.Refused > 0 {
 		head += fmt.Sprintf(", %d refused", use.Refused)
 	}

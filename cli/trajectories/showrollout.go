@@ -41,7 +41,9 @@ func (s *view) rollout(shown *shownRollout, o showOptions) error {
 			}
 		}
 		if m.Segment != segment && o.turn < 0 {
-			s.Print(app.Row{}, app.Row{{Text: fmt.Sprintf("┄┄ segment %d: its prompt does not go on where the last one ended%s", m.Segment, causeText[shown.causeOf(m.Turn)]), Style: app.Yellow}})
+			s.Print(app.Row{}, app.Row{{Text: fmt.Sprintf(
+				"┄┄ segment %d: its prompt does not go on where the last one ended%s", m.Segment,
+				causeText[shown.causeOf(m.Turn)]), Style: app.Yellow}})
 		}
 		segment = m.Segment
 		switch {
@@ -82,14 +84,16 @@ func (s *shownRollout) header() []app.Row {
 	}
 	fact("policy", versions, app.Plain)
 	if o := r.Started.Origin; o != nil {
-		fact("fork", fmt.Sprintf("of %s behind turn %d: turns 0 to %d are that one's", o.Rollout, o.Turn, o.Turn), app.Plain)
+		fact("fork", fmt.Sprintf("of %s behind turn %d: turns 0 to %d are that one's", o.Rollout, o.Turn, o.Turn),
+			app.Plain)
 	}
 	size := fmt.Sprintf("%d turns, %d tokens (%d sampled)", len(turns), tokens, sampled)
 	if t.TextOnly {
 		size += ", text only"
 	}
 	if !s.Began.IsZero() {
-		size += fmt.Sprintf(", %s from %s", s.Last.Sub(s.Began).Round(100*time.Millisecond), s.Began.UTC().Format(time.DateTime))
+		size += fmt.Sprintf(", %s from %s", s.Last.Sub(s.Began).Round(100*time.Millisecond),
+			s.Began.UTC().Format(time.DateTime))
 	}
 	fact("size", size, app.Plain)
 	if text := s.samples(); text != "" {
@@ -112,14 +116,17 @@ func (s *shownRollout) header() []app.Row {
 		fact("answered", fmt.Sprintf("%d turns by %s", others[model], app.Line(model, 64)), app.Plain)
 	}
 	if ended := r.AgentEnded(); ended != nil && ended.Recalled+len(ended.Left) > 0 {
-		fact("recalled", fmt.Sprintf("%d turns from the log, %d left behind", ended.Recalled, len(ended.Left)), app.Plain)
+		fact("recalled", fmt.Sprintf("%d turns from the log, %d left behind", ended.Recalled, len(ended.Left)),
+			app.Plain)
 	}
 	for _, retry := range s.Retried {
 		if retry.Behind > 0 {
-			fact("restarted", fmt.Sprintf("behind %d turns, %s: %s", retry.Behind, app.Line(retry.Class, 40), app.Line(retry.Message, 200)), app.Yellow)
+			fact("restarted", fmt.Sprintf("behind %d turns, %s: %s", retry.Behind, app.Line(retry.Class, 40),
+				app.Line(retry.Message, 200)), app.Yellow)
 			continue
 		}
-		fact("retried", fmt.Sprintf("%s, %s: %s", app.Line(retry.Stage, 40), app.Line(retry.Class, 40), app.Line(retry.Message, 200)), app.Yellow)
+		fact("retried", fmt.Sprintf("%s, %s: %s", app.Line(retry.Stage, 40), app.Line(retry.Class, 40),
+			app.Line(retry.Message, 200)), app.Yellow)
 	}
 	for _, remark := range s.Remarks {
 		fact("remark", app.Line(remark, 400), app.Yellow)
@@ -162,7 +169,8 @@ func (s *shownRollout) outcome(fact func(name, text string, st app.Style)) {
 	}
 	switch {
 	case r.Failed != nil:
-		fact("outcome", fmt.Sprintf("failed%s: %s, %s: %s", stopped, app.Line(r.Failed.Stage, 40), app.Line(r.Failed.Class, 40), app.Line(r.Failed.Message, 300)), app.Red)
+		fact("outcome", fmt.Sprintf("failed%s: %s, %s: %s", stopped, app.Line(r.Failed.Stage, 40),
+			app.Line(r.Failed.Class, 40), app.Line(r.Failed.Message, 300)), app.Red)
 	case r.Scored == nil && r.Finished == nil:
 		fact("outcome", "in flight", app.Yellow)
 	case r.Scored == nil:
@@ -219,9 +227,11 @@ func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Me
 		facts += " · " + app.Line(m.FinishReason, 20)
 	}
 	facts += shown.summaryOf(m.Turn) + columnsOf(m)
-	s.Print(app.Row{}, app.Row{{Text: fmt.Sprintf("── turn %d ", m.Turn), Style: app.Bold}, {Text: facts, Style: app.Faint}})
+	s.Print(app.Row{}, app.Row{{Text: fmt.Sprintf("── turn %d ", m.Turn), Style: app.Bold},
+		{Text: facts, Style: app.Faint}})
 	reasoning, said := export.Thoughts(m)
-	s.Print(app.Indent(app.Shorten(app.TextRows(reasoning, app.Faint), 12, 4, o.full), app.Span{Text: "┊ ", Style: app.Faint}, s.Width)...)
+	s.Print(app.Indent(app.Shorten(app.TextRows(reasoning, app.Faint), 12, 4, o.full),
+		app.Span{Text: "┊ ", Style: app.Faint}, s.Width)...)
 	s.Print(app.TextRows(said, app.Plain)...)
 	if o.logprobs {
 		s.Print(app.Indent(tokenRows(m, shown.Spelled), app.Span{Text: "  ", Style: app.Plain}, s.Width)...)
@@ -234,7 +244,8 @@ func (s *view) turn(shown *shownRollout, m storage.Message, answers []storage.Me
 	}
 }
 
-// columnsOf names what the server said of the turn's tokens beside their log-probabilities, and of how many.
+// columnsOf names what the server said of the turn's tokens beside their
+// log-probabilities, and of how many.
 func columnsOf(m storage.Message) (text string) {
 	var names []string
 	tokens := map[string]int32{}
@@ -250,7 +261,8 @@ func columnsOf(m storage.Message) (text string) {
 	return text
 }
 
-// versionsText says which policy versions sampled a turn, in their order. The first so many turns of a fork are copied.
+// versionsText says which policy versions sampled a turn, in their order. The first so many
+// turns of a fork are copied.
 func versionsText(m storage.Message, copied int) string {
 	if int(m.Turn) < copied {
 		return "not sampled here"

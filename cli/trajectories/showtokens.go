@@ -13,8 +13,9 @@ import (
 // nearlyCertain is the probability from which on a token is shown without it.
 const nearlyCertain = 0.995
 
-// tokenRows shows the tokens of a message, coloured by the probability with which the sampler chose each. spelled says that the
-// built-in policy sampled them: of other vocabularies nothing is known but the ids.
+// tokenRows shows the tokens of a message, coloured by the probability with which the sampler
+// chose each. spelled says that the built-in policy sampled them: of other vocabularies
+// nothing is known but the ids.
 func tokenRows(m storage.Message, spelled bool) []app.Row {
 	if len(m.TokenIDs) == 0 {
 		return []app.Row{{{Text: "no tokens were recorded", Style: app.Faint}}}

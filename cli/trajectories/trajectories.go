@@ -20,7 +20,8 @@ func New(g *app.Global) *cobra.Command {
 
 func newTrajectoriesList(g *app.Global) *cobra.Command {
 	return &cobra.Command{
-		Use: "list RUN", Short: "List the rollouts that have a trajectory file", Example: "  rondo trajectories list demo-1", Args: cobra.ExactArgs(1),
+		Use: "list RUN", Short: "List the rollouts that have a trajectory file",
+		Example: "  rondo trajectories list demo-1", Args: cobra.ExactArgs(1),
 		RunE: plane.Command(g, func(cmd *cobra.Command, args []string, p *plane.Plane) error {
 			if err := p.MustRun(cmd.Context(), args[0]); err != nil {
 				return err
@@ -39,7 +40,8 @@ func newTrajectoriesList(g *app.Global) *cobra.Command {
 				if t.Reward != nil {
 					reward = fmt.Sprintf("%.3g", *t.Reward)
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", t.Rollout, app.Line(t.Task, 60), t.Outcome, reward, t.Turns, t.Tokens, app.Line(t.StopReason, 40), t.File.Key)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", t.Rollout, app.Line(t.Task, 60), t.Outcome, reward,
+					t.Turns, t.Tokens, app.Line(t.StopReason, 40), t.File.Key)
 			}
 			return w.Flush()
 		}),

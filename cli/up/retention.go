@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// firstRound is how long after its start a plane looks for the first time: one that starts every morning should, too, and not while everything else begins.
+// firstRound is how long after its start a plane looks for the first time: one that starts every
+// morning should, too, and not while everything else begins.
 const firstRound = time.Minute
 
 // policyOf is what the flag asks for; nil removes nothing.
@@ -52,7 +53,8 @@ func terms(p *gc.Policy) []any {
 		archives += fmt.Sprintf(", at most %s", p.MaxBytes)
 	}
 	weights := kept(p.Weights, p.KeepWeights)
-	return []any{"archived_streams_of_closed_runs", kept(p.Streams, p.KeepStreams), "archives", archives, "weights", weights, "change", "--retention FILE or off"}
+	return []any{"archived_streams_of_closed_runs", kept(p.Streams, p.KeepStreams), "archives", archives, "weights",
+		weights, "change", "--retention FILE or off"}
 }
 
 // retainer does again and again what a plane's retention says.
@@ -65,12 +67,16 @@ type retainer struct {
 	freed   prometheus.Counter
 }
 
-func newRetainer(log *eventlog.Log, policy gc.Policy, l *slog.Logger, metrics prometheus.Registerer) (*retainer, error) {
+func newRetainer(log *eventlog.Log, policy gc.Policy, l *slog.Logger,
+	metrics prometheus.Registerer) (*retainer, error) {
 	r := &retainer{
 		log: log, policy: policy, logger: l,
-		rounds:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_retention_rounds_total", Help: "Rounds of retention by outcome: done, failed."}, []string{"outcome"}),
-		removed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_retention_removed_total", Help: "What retention has removed, by kind: stream, run, weights, object."}, []string{"kind"}),
-		freed:   prometheus.NewCounter(prometheus.CounterOpts{Name: "rondo_retention_freed_bytes_total", Help: "Bytes of the objects that retention has deleted."}),
+		rounds: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_retention_rounds_total",
+			Help: "Rounds of retention by outcome: done, failed."}, []string{"outcome"}),
+		removed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_retention_removed_total",
+			Help: "What retention has removed, by kind: stream, run, weights, object."}, []string{"kind"}),
+		freed: prometheus.NewCounter(prometheus.CounterOpts{Name: "rondo_retention_freed_bytes_total",
+			Help: "Bytes of the objects that retention has deleted."}),
 	}
 	for _, c := range []prometheus.Collector{r.rounds, r.removed, r.freed} {
 		if err := metrics.Register(c); err != nil {
@@ -80,7 +86,8 @@ func newRetainer(log *eventlog.Log, policy gc.Policy, l *slog.Logger, metrics pr
 	return r, nil
 }
 
-// run makes rounds until the context ends. A round that fails is made again at the next time: what it has removed is removed, and nothing depends on when the rest goes.
+// run makes rounds until the context ends. A round that fails is made again at the next time: what
+// it has removed is removed, and nothing depends on when the rest goes.
 func (r *retainer) run(ctx context.Context) {
 	every := time.Duration(r.policy.Every)
 	for wait := min(every, firstRound); retry.Sleep(ctx, wait); wait = every {
@@ -111,7 +118,8 @@ func (r *retainer) tell(report gc.Report) {
 	for _, run := range report.Forgotten {
 		if run.Forgotten {
 			runs = append(runs, run.Run)
-			r.logger.Info("run forgotten", "run", run.Run, "closed", run.Closed.UTC().Format(time.RFC3339), "reason", run.Reason)
+			r.logger.Info("run forgotten", "run", run.Run,
+				"closed", run.Closed.UTC().Format(time.RFC3339), "reason", run.Reason)
 		}
 	}
 	objects, freed := int64(0), int64(0)
@@ -126,11 +134,13 @@ func (r *retainer) tell(report gc.Report) {
 	for _, kind := range report.Kinds {
 		objects, freed = objects+kind.Deleted, freed+kind.Freed
 	}
-	for kind, n := range map[string]int64{"stream": int64(len(streams)), "run": int64(len(runs)), "weights": int64(versions), "object": objects} {
+	for kind, n := range map[string]int64{"stream": int64(len(streams)), "run": int64(len(runs)),
+		"weights": int64(versions), "object": objects} {
 		r.removed.WithLabelValues(kind).Add(float64(n))
 	}
 	r.freed.Add(float64(freed))
 	if len(streams)+len(runs)+versions > 0 || objects > 0 {
-		r.logger.Info("retention removed", "streams", streams, "runs", runs, "weight_versions", versions, "objects", objects, "bytes", freed)
+		r.logger.Info("retention removed", "streams", streams, "runs", runs, "weight_versions", versions,
+			"objects", objects, "bytes", freed)
 	}
 }

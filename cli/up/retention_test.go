@@ -21,7 +21,9 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestRetention: a plane removes by itself what its retention says, first a closed run's stream and then its archive, says so, and leaves open runs alone. A round that fails is told, and made again.
+// TestRetention: a plane removes by itself what its retention says, first a closed run's
+// stream and then its archive, says so, and leaves open runs alone. A round that fails
+// is told, and made again.
 func TestRetention(t *testing.T) {
 	log := natstest.Log(t)
 	for _, run := range []string{"open", "old"} {
@@ -36,7 +38,8 @@ func TestRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	var lines bytes.Buffer
-	policy := gc.Policy{Every: runfile.Duration(10 * time.Millisecond), Streams: 1, Archives: 1, Objects: runfile.Duration(time.Hour), KeepWeights: 2, Referred: true}
+	policy := gc.Policy{Every: runfile.Duration(10 * time.Millisecond), Streams: 1, Archives: 1,
+		Objects: runfile.Duration(time.Hour), KeepWeights: 2, Referred: true}
 	metrics := prometheus.NewRegistry()
 	r, err := newRetainer(log, policy, slog.New(slog.NewTextHandler(&lines, nil)), metrics)
 	if err != nil {
@@ -49,7 +52,10 @@ func TestRetention(t *testing.T) {
 		_, err := log.Segments(t.Context(), "old")
 		return errors.Is(err, eventlog.ErrForgotten)
 	})
-	natstest.Eventually(t, "a round behind that", func() bool { return count(t, metrics, "rondo_retention_rounds_total", "done") > 1 })
+	natstest.Eventually(t, "a round behind that", func() bool {
+		return count(t, metrics, "rondo_retention_rounds_total",
+			"done") > 1
+	})
 	stop()
 	<-done
 	if runs, err := log.AllRuns(t.Context()); err != nil || !slices.Equal(runs, []string{"open"}) {
@@ -60,14 +66,17 @@ func TestRetention(t *testing.T) {
 			t.Errorf("%g of kind %s are removed, want %g", got, kind, want)
 		}
 	}
-	if told := lines.String(); strings.Count(told, "run forgotten") != 1 || !strings.Contains(told, "run=old") || strings.Count(told, "retention removed") < 1 || strings.Contains(told, "failed") {
+	if told := lines.String(); strings.Count(told, "run forgotten") != 1 || !strings.Contains(told, "run=old") ||
+		strings.Count(told, "retention removed") < 1 || strings.Contains(told, "failed") {
 		t.Errorf("it says\n%s", told)
 	}
-	if err := log.Store().Put(t.Context(), "runs/elses/log/000001-000002.arrow", []byte("of another server")); err != nil {
+	if err := log.Store().Put(t.Context(), "runs/elses/log/000001-000002.arrow",
+		[]byte("of another server")); err != nil {
 		t.Fatal(err)
 	}
 	r.round(t.Context())
-	if got := count(t, metrics, "rondo_retention_rounds_total", "failed"); got != 1 || !strings.Contains(lines.String(), "retention failed") {
+	if got := count(t, metrics, "rondo_retention_rounds_total", "failed"); got != 1 ||
+		!strings.Contains(lines.String(), "retention failed") {
 		t.Errorf("%g rounds have failed:\n%s", got, lines.String())
 	}
 }
@@ -75,7 +84,8 @@ func TestRetention(t *testing.T) {
 // TestRetentionIsSaid: a plane says what it keeps, and what changes that.
 func TestRetentionIsSaid(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "retention.yaml")
-	if err := os.WriteFile(file, []byte("retention: {archives: 48h, max_bytes: 5GiB, keep_runs: 3}"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("retention: {archives: 48h, max_bytes: 5GiB, keep_runs: 3}"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for flag, want := range map[string]string{
@@ -89,7 +99,8 @@ func TestRetentionIsSaid(t *testing.T) {
 		}
 		var line bytes.Buffer
 		slog.New(slog.NewTextHandler(&line, nil)).Info("retention", terms(policy)...)
-		if !strings.HasSuffix(strings.TrimSpace(line.String()), "msg=retention "+want) || (policy == nil) != (flag == "off") {
+		if !strings.HasSuffix(strings.TrimSpace(line.String()), "msg=retention "+want) ||
+			(policy == nil) != (flag == "off") {
 			t.Errorf("--retention %q says %s", flag, line.String())
 		}
 	}

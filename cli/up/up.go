@@ -69,12 +69,15 @@ cluster instead, as "rondo service" does; --replicas says how many servers of th
 	s.Gateway.AddFlags(cmd, "")
 	s.Dashboard.AddFlags(cmd.Flags(), "127.0.0.1:0")
 	s.AddPolicyFlag(cmd, service.AnyPort)
-	cmd.Flags().StringVar(&durability, "durability", "always", "when appends are synced to disk: always, or an interval such as 100ms, which is what a power cut may "+
-		"then take of the facts; no run that was answered as open is lost")
+	cmd.Flags().StringVar(&durability, "durability", "always",
+		"when appends are synced to disk: always, or an interval such as 100ms, which is what a power cut may "+
+			"then take of the facts; no run that was answered as open is lost")
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address for /metrics, /healthz and /readyz")
-	cmd.Flags().StringVar(&retention, "retention", "", "a `FILE` that says how long closed runs, their archives and replaced weights are kept (rondo gc --retention FILE shows what would go), "+
-		"or off: everything is kept. Without it the streams of runs that were closed 6 hours ago go when they are archived, but for the newest 20, and all else is kept")
-	app.ShowFlags(cmd, "allow-insecure", "allow-network", "dashboard-listen", "dashboard-open", "durability", "endpoint-keys", "gateway-listen", "generator-slots",
+	cmd.Flags().StringVar(&retention, "retention", "",
+		"a `FILE` that says how long closed runs, their archives and replaced weights are kept (rondo gc --retention FILE shows what would go), "+
+			"or off: everything is kept. Without it the streams of runs that were closed 6 hours ago go when they are archived, but for the newest 20, and all else is kept")
+	app.ShowFlags(cmd, "allow-insecure", "allow-network", "dashboard-listen", "dashboard-open", "durability",
+		"endpoint-keys", "gateway-listen", "generator-slots",
 		"listen", "otlp-endpoint", "replicas", "retention", "scorer-slots", "tool-slots")
 	return cmd
 }
@@ -82,7 +85,8 @@ cluster instead, as "rondo service" does; --replicas says how many servers of th
 // hold starts the embedded plane.
 func hold(ctx context.Context, g *app.Global, every time.Duration) (*plane.Plane, error) {
 	if g.Replicas > 1 {
-		return nil, fmt.Errorf("--replicas %d: the embedded log is one server: name a NATS cluster by --nats", g.Replicas)
+		return nil, fmt.Errorf("--replicas %d: the embedded log is one server: name a NATS cluster by --nats",
+			g.Replicas)
 	}
 	p, err := plane.Hold(ctx, g.Dir, plane.HoldOptions{StoreURL: g.Store, Listen: true, Durability: every})
 	if errors.Is(err, plane.ErrInUse) {
@@ -92,7 +96,8 @@ func hold(ctx context.Context, g *app.Global, every time.Duration) (*plane.Plane
 }
 
 // serve runs everything until the context ends.
-func serve(ctx context.Context, p *plane.Plane, s service.Settings, listen string, keep *gc.Policy, show *app.Progress) error {
+func serve(ctx context.Context, p *plane.Plane, s service.Settings, listen string, keep *gc.Policy,
+	show *app.Progress) error {
 	registry := plane.NewMetrics()
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -115,7 +120,8 @@ func serve(ctx context.Context, p *plane.Plane, s service.Settings, listen strin
 		return err
 	}
 	defer s.Dashboard.Close()
-	l.Info("plane started", "dir", p.Dir, "nats", app.Redacted(p.URL), "metrics", "http://"+listener.Addr().String()+"/metrics", "policy", s.Builtin, "dashboard", pages)
+	l.Info("plane started", "dir", p.Dir, "nats", app.Redacted(p.URL), "metrics",
+		"http://"+listener.Addr().String()+"/metrics", "policy", s.Builtin, "dashboard", pages)
 	l.Info("retention", terms(keep)...)
 	if pages != "" && show.Terminal { // in a pipe the dashboard's own line says where the link is
 		show.Line("dashboard: %s", s.Dashboard.Welcome(true))

@@ -21,7 +21,8 @@ func TestPolicyListen(t *testing.T) {
 	defer stop()
 	root := app.New(New)
 	root.SetArgs([]string{"up", "--dir", t.TempDir(), "--policy-listen", taken.Addr().String()})
-	if err := root.ExecuteContext(ctx); err == nil || !strings.Contains(err.Error(), "--policy-listen: listen tcp "+taken.Addr().String()) {
+	if err := root.ExecuteContext(ctx); err == nil ||
+		!strings.Contains(err.Error(), "--policy-listen: listen tcp "+taken.Addr().String()) {
 		t.Errorf("with an address that is in use: %v", err)
 	}
 }

@@ -79,7 +79,8 @@ func (s *backend) update(r *http.Request) error {
 	return nil
 }
 
-// TestBackend: a server with the backend is named a version's files and, where the folder has the version that it serves, what has changed since.
+// TestBackend: a server with the backend is named a version's files and, where the folder has the
+// version that it serves, what has changed since.
 func TestBackend(t *testing.T) {
 	r, to := clitest.NewRecorded(t, intake.Run), t.TempDir()
 	publishLarge(t, r, 3)
@@ -98,7 +99,8 @@ func TestBackend(t *testing.T) {
 		{"2", "9", nil, "whole version 2: changes from version 9 to 2: "},
 	} {
 		server.set(c.label)
-		output, err := clitest.Run(t, New, "weights", "fetch", "large", "--to", to, "--dir", r.Dir, "--version", c.version, "--engine", "vllm", "--engine-url", at.URL)
+		output, err := clitest.Run(t, New, "weights", "fetch", "large", "--to", to, "--dir", r.Dir,
+			"--version", c.version, "--engine", "vllm", "--engine-url", at.URL)
 		if err != nil || !strings.Contains(output, c.says) || server.label != c.version {
 			t.Fatalf("version %s: %v, label %s\n%s", c.version, err, server.label, output)
 		}
@@ -110,7 +112,8 @@ func TestBackend(t *testing.T) {
 			}
 			changes = append(changes, name)
 		}
-		if !slices.Equal(changes, c.changes) || len(server.first.Digest) != 64 || len(server.first.Files) != 1 || (server.first.Base != "") != (c.changes != nil) {
+		if !slices.Equal(changes, c.changes) || len(server.first.Digest) != 64 || len(server.first.Files) != 1 ||
+			(server.first.Base != "") != (c.changes != nil) {
 			t.Errorf("version %s: %+v, want the changes %q", c.version, server.first, c.changes)
 		}
 	}

@@ -24,7 +24,8 @@ func newDiff(g *app.Global) *cobra.Command {
 	var from, to int64
 	var by string
 	cmd := &cobra.Command{
-		Use: "diff POLICY", Short: "Show which part of a version's elements changed, by layer or tensor", Args: cobra.ExactArgs(1),
+		Use: "diff POLICY", Short: "Show which part of a version's elements changed, by layer or tensor",
+		Args: cobra.ExactArgs(1),
 		Long: `Diff compares the current version, or --to, with the one before it, or --from, element by element. It reads both by ranges, so that neither is ever in
 memory. It draws the part that changed of each layer, or with --by tensor of each tensor, and how many tensors changed by how much. --json has every tensor.`,
 		Example: "  rondo weights diff my-model\n  rondo weights diff my-model --by tensor\n  rondo weights diff my-model --from 1 --to 12 --json",
@@ -42,7 +43,8 @@ memory. It draws the part that changed of each layer, or with --by tensor of eac
 				return err
 			}
 			show := app.NewProgress(g)
-			r, err := diff.Versions(cmd.Context(), p.Store, a, b, func(done, total int64) { show.Show("%s", bar(done, total)) })
+			r, err := diff.Versions(cmd.Context(), p.Store, a, b,
+				func(done, total int64) { show.Show("%s", bar(done, total)) })
 			show.Clear()
 			if err != nil {
 				return err
@@ -53,7 +55,8 @@ memory. It draws the part that changed of each layer, or with --by tensor of eac
 	cmd.Flags().Int64Var(&from, "from", 0, "the older version (default: the one before the newer)")
 	cmd.Flags().Int64Var(&to, "to", 0, "the newer version (default: the current one)")
 	cmd.Flags().StringVar(&by, "by", byLayer, "draw the part that changed of each layer, or of each tensor")
-	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{byLayer, byTensor}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions([]string{byLayer, byTensor},
+		cobra.ShellCompDirectiveNoFileComp))
 	cmd.ValidArgsFunction = completePolicies(g)
 	return cmd
 }
@@ -89,7 +92,8 @@ func pair(ctx context.Context, p *plane.Plane, policy string, from, to int64) (a
 }
 
 func printDiff(w io.Writer, r *diff.Report, by string) error {
-	fmt.Fprintf(w, "version %d to %d: %d of %d elements changed (%.4g %%), of %d bytes", r.From, r.To, r.Sum.Changed, r.Sum.Elements, 100*r.Sum.Fraction(), r.Sum.Bytes)
+	fmt.Fprintf(w, "version %d to %d: %d of %d elements changed (%.4g %%), of %d bytes", r.From, r.To, r.Sum.Changed,
+		r.Sum.Elements, 100*r.Sum.Fraction(), r.Sum.Bytes)
 	if r.Delta > 0 {
 		fmt.Fprintf(w, "; the delta has %d bytes (%.4g %%)", r.Delta, 100*float64(r.Delta)/float64(max(1, r.Sum.Bytes)))
 	}
@@ -105,7 +109,8 @@ func printDiff(w io.Writer, r *diff.Report, by string) error {
 	t := app.NewColumns(w)
 	for _, of := range drawn {
 		if of.What == "" {
-			fmt.Fprintf(t, "  %s\t%.4g %%\t%d bytes\t%s\n", named(of.Name), 100*of.Fraction(), of.Bytes, hashes(of.Fraction(), most))
+			fmt.Fprintf(t, "  %s\t%.4g %%\t%d bytes\t%s\n", named(of.Name), 100*of.Fraction(), of.Bytes,
+				hashes(of.Fraction(), most))
 		}
 	}
 	for _, of := range r.Tensors {
@@ -132,7 +137,8 @@ func printHistogram(w io.Writer, buckets []diff.Bucket) error {
 		if b.UpTo > 0 {
 			part = fmt.Sprintf("up to %g %%", 100*b.UpTo)
 		}
-		fmt.Fprintf(t, "  %s\t%d tensors\t%d elements\t%s\n", part, b.Tensors, b.Elements, hashes(float64(b.Tensors), float64(most)))
+		fmt.Fprintf(t, "  %s\t%d tensors\t%d elements\t%s\n", part, b.Tensors, b.Elements,
+			hashes(float64(b.Tensors), float64(most)))
 	}
 	return t.Flush()
 }
@@ -144,7 +150,8 @@ func printPacked(w io.Writer, layers []diff.Packed) {
 		most = max(most, layer.Fraction())
 	}
 	for _, layer := range layers {
-		fmt.Fprintf(w, "    %s\t%d of %d bytes\t%.4g %%  %s\n", layerName(layer.Name), layer.Delta, layer.Bytes, 100*layer.Fraction(), hashes(layer.Fraction(), most))
+		fmt.Fprintf(w, "    %s\t%d of %d bytes\t%.4g %%  %s\n", layerName(layer.Name), layer.Delta, layer.Bytes,
+			100*layer.Fraction(), hashes(layer.Fraction(), most))
 	}
 }
 

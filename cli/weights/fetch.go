@@ -35,7 +35,8 @@ type fetchOptions struct {
 func newFetch(g *app.Global) *cobra.Command {
 	var o fetchOptions
 	cmd := &cobra.Command{
-		Use: "fetch POLICY", Short: "Lay a version into a folder, and bring inference servers to it", Args: cobra.ExactArgs(1),
+		Use: "fetch POLICY", Short: "Lay a version into a folder, and bring inference servers to it",
+		Args: cobra.ExactArgs(1),
 		Long: `Fetch reads a version of a policy from the store, by default the current one, into DIR/v000012, and lets the link DIR/current point to it. It does so when
 every file has been read and its digest verified: until then the folder shows the version before. A fetch that was interrupted goes on where
 it was. Files that a version in the folder has already are not read again. One process at a time fetches into a folder.
@@ -87,7 +88,8 @@ the server as run files do: by its URL, which is --engine-url with /v1 unless yo
 				o.wait = 0
 			}
 			folder.ReadFrom(o.wait, near...)
-			s := &sidecar{fetchOptions: o, policy: args[0], plane: p, folder: folder, show: app.NewProgress(g), json: g.JSON, out: cmd.OutOrStdout()}
+			s := &sidecar{fetchOptions: o, policy: args[0], plane: p, folder: folder, show: app.NewProgress(g),
+				json: g.JSON, out: cmd.OutOrStdout()}
 			if err := s.attach(os.Getenv(service.EndpointKey)); err != nil {
 				return err
 			}
@@ -101,14 +103,17 @@ the server as run files do: by its URL, which is --engine-url with /v1 unless yo
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.to, "to", "", "folder of the versions")
-	f.StringVar(&o.base, "base", "", "folder of the model: its config and tokenizer are copied into versions that have none")
+	f.StringVar(&o.base, "base", "",
+		"folder of the model: its config and tokenizer are copied into versions that have none")
 	f.Int64Var(&o.version, "version", 0, "this version (default: the current one)")
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with each version that is published")
-	f.BoolVar(&o.canary, "canary", false, "with --follow, go to the version that a share of the rollouts gets, where there is one")
+	f.BoolVar(&o.canary, "canary", false,
+		"with --follow, go to the version that a share of the rollouts gets, where there is one")
 	f.IntVar(&o.keep, "keep", 2, "versions that stay in the folder")
 	f.StringSliceVar(&o.from, "from", nil, "stores that mirror the versions, the nearest first")
 	f.DurationVar(&o.wait, "wait", time.Minute, "with --follow, how long to wait for what the stores of --from lack")
-	f.StringVar(&o.kind, "engine", "", "kind of the servers that load the versions: vllm, vllm-lora, sglang, sglang-lora or command")
+	f.StringVar(&o.kind, "engine", "",
+		"kind of the servers that load the versions: vllm, vllm-lora, sglang, sglang-lora or command")
 	f.IntVar(&o.adapters, "adapters", 2, "adapters of the policy that stay loaded in a vllm-lora or sglang-lora server")
 	f.StringSliceVar(&o.urls, "engine-url", nil, "address of a server; may be repeated")
 	f.StringSliceVar(&o.replicas, "replica", nil, "how run files name the server, once for each --engine-url")
@@ -148,7 +153,8 @@ func (o *fetchOptions) check() error {
 }
 
 // completePolicies offers the policies that have versions in the store.
-func completePolicies(g *app.Global) func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func completePolicies(g *app.Global) func(*cobra.Command, []string,
+	string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
 		defer cancel()
@@ -174,7 +180,8 @@ func current(ctx context.Context, p *plane.Plane, policy string) (int64, error) 
 	return version, err
 }
 
-// tellWait says that a policy has no version to follow yet. A side-car may be there before its policy.
+// tellWait says that a policy has no version to follow yet. A side-car may be
+// there before its policy.
 func tellWait(ctx context.Context, p *plane.Plane, policy string, show *app.Progress) {
 	if _, err := current(ctx, p, policy); err != nil {
 		show.Line("waiting for the first version: %v", err)
@@ -183,5 +190,6 @@ func tellWait(ctx context.Context, p *plane.Plane, policy string, show *app.Prog
 
 // noteID names a statement about a replica, so that one that is repeated is one fact.
 func noteID(policy, replica string, version int64, lost bool, at time.Time) string {
-	return "activated-" + storage.Digest(fmt.Appendf(nil, "%s %s %d %v %d", policy, replica, version, lost, at.UnixNano()))[:32]
+	return "activated-" + storage.Digest(fmt.Appendf(nil, "%s %s %d %v %d", policy, replica, version,
+		lost, at.UnixNano()))[:32]
 }

@@ -29,15 +29,18 @@ import (
 func publish(t *testing.T, r *clitest.Recorded, version int64) {
 	t.Helper()
 	var file bytes.Buffer
-	if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{2}, []float32{float32(version), 1})}, nil); err != nil {
+	if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{2},
+		[]float32{float32(version), 1})}, nil); err != nil {
 		t.Fatal(err)
 	}
-	published, err := weights.Publish(t.Context(), r.Log.Store(), "small", version, weights.Content{Name: "model.safetensors", Data: file.Bytes()},
+	published, err := weights.Publish(t.Context(), r.Log.Store(), "small", version,
+		weights.Content{Name: "model.safetensors", Data: file.Bytes()},
 		weights.Content{Name: "config.json", Data: []byte("{}")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	servicetest.Append(t, r.Log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "small", events.Ordinal(version),
+	servicetest.Append(t, r.Log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType,
+		"small", events.Ordinal(version),
 		events.WeightsPublished{Policy: "small", Version: version, Run: "first", Manifest: published.Ref}))
 }
 
@@ -50,14 +53,17 @@ func publishLarge(t *testing.T, r *clitest.Recorded, versions int64) {
 			values[i] += float32(i)
 		}
 		var file bytes.Buffer
-		if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{int64(len(values))}, values)}, nil); err != nil {
+		if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{int64(len(values))},
+			values)}, nil); err != nil {
 			t.Fatal(err)
 		}
-		published, err := weights.Publish(t.Context(), r.Log.Store(), "large", version+1, weights.Content{Name: "model.safetensors", Data: file.Bytes()})
+		published, err := weights.Publish(t.Context(), r.Log.Store(), "large", version+1,
+			weights.Content{Name: "model.safetensors", Data: file.Bytes()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		servicetest.Append(t, r.Log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "large", events.Ordinal(version+1),
+		servicetest.Append(t, r.Log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType,
+			"large", events.Ordinal(version+1),
 			events.WeightsPublished{Policy: "large", Version: version + 1, Run: "first", Manifest: published.Ref}))
 	}
 }
@@ -71,7 +77,8 @@ func TestDeltas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ args, says string }{
-		{"show large --json", fmt.Sprintf(`"delta":{"base":2,"base_manifest":%q,"ref":%q,"sha256":%q,"size":%d}`, d.BaseManifest, d.Key, d.SHA256, d.Size)},
+		{"show large --json", fmt.Sprintf(`"delta":{"base":2,"base_manifest":%q,"ref":%q,"sha256":%q,"size":%d}`,
+			d.BaseManifest, d.Key, d.SHA256, d.Size)},
 		{"show large", fmt.Sprintf("delta from version 2  %d bytes", d.Size)},
 		{"show large", "    others  "},
 		{"list large", fmt.Sprintf("  %d  ", d.Size)},
@@ -92,7 +99,8 @@ func TestDeltas(t *testing.T) {
 	other := t.TempDir()
 	for _, args := range []string{"fetch large --version 2 --to " + other, "fetch large --to " + other} {
 		output, err := clitest.Run(t, New, append([]string{"weights", "--dir", r.Dir}, strings.Fields(args)...)...)
-		if said := strings.Contains(output, "whole version 3: "); err != nil || said != !strings.Contains(args, "--version 2") {
+		if said := strings.Contains(output, "whole version 3: "); err != nil ||
+			said != !strings.Contains(args, "--version 2") {
 			t.Errorf("%s: %v\n%s", args, err, output)
 		}
 	}
@@ -169,7 +177,8 @@ func TestFetchOnce(t *testing.T) {
 	engine := &server{label: "default"}
 	at := httptest.NewServer(engine)
 	defer at.Close()
-	output, err = clitest.Run(t, New, "weights", "fetch", "small", "--to", to, "--dir", r.Dir, "--version", "3", "--engine", "vllm", "--engine-url", at.URL)
+	output, err = clitest.Run(t, New, "weights", "fetch", "small", "--to", to, "--dir", r.Dir, "--version", "3",
+		"--engine", "vllm", "--engine-url", at.URL)
 	if err != nil || !strings.Contains(output, "activated version 3 at "+at.URL+"/v1") {
 		t.Errorf("%s, %v", output, err)
 	}
@@ -189,7 +198,8 @@ func TestFetchOnce(t *testing.T) {
 		{"fetch small --to " + to + " --engine command", "--exec"},
 		{"fetch small --to " + to + " --follow --version 3", "--version"},
 		{"fetch small --to " + to + " --keep 0", "--keep 0"},
-		{"fetch small --to " + to + " --engine vllm --engine-url http://a --engine-url http://b --replica x", "1 --replica for 2"},
+		{"fetch small --to " + to + " --engine vllm --engine-url http://a --engine-url http://b --replica x",
+			"1 --replica for 2"},
 	} {
 		_, err := clitest.Run(t, New, append([]string{"weights", "--dir", r.Dir}, strings.Fields(c.args)...)...)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
@@ -198,7 +208,8 @@ func TestFetchOnce(t *testing.T) {
 	}
 }
 
-// TestFollow: a side-car brings its server to each version, and anew after a restart, and removes what nobody needs.
+// TestFollow: a side-car brings its server to each version, and anew after a restart, and
+// removes what nobody needs.
 func TestFollow(t *testing.T) {
 	r, to := clitest.NewRecorded(t, intake.Run), t.TempDir()
 	publish(t, r, 1)
@@ -209,7 +220,8 @@ func TestFollow(t *testing.T) {
 	ended := make(chan error)
 	go func() {
 		root := app.New(New)
-		root.SetArgs([]string{"weights", "fetch", "small", "--to", to, "--dir", r.Dir, "--follow", "--engine", "vllm", "--engine-url", at.URL, "--replica", "http://r/v1", "-q"})
+		root.SetArgs([]string{"weights", "fetch", "small", "--to", to, "--dir", r.Dir, "--follow", "--engine", "vllm",
+			"--engine-url", at.URL, "--replica", "http://r/v1", "-q"})
 		root.SetOut(io.Discard)
 		ended <- root.ExecuteContext(ctx)
 	}()
@@ -229,7 +241,8 @@ func TestFollow(t *testing.T) {
 	}
 	engine.set("default") // it was started again
 	until("http://r/v1 4 true", "http://r/v1 4 false")
-	if _, err := clitest.Run(t, New, "weights", "fetch", "small", "--to", to, "--dir", r.Dir); err == nil || !strings.Contains(err.Error(), "another process") {
+	if _, err := clitest.Run(t, New, "weights", "fetch", "small", "--to", to, "--dir", r.Dir); err == nil ||
+		!strings.Contains(err.Error(), "another process") {
 		t.Errorf("two side-cars: %v", err)
 	}
 	end()

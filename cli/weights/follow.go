@@ -15,7 +15,8 @@ import (
 // fetchAgain is how long to wait after a fetch that failed, or a log that could not be read.
 var fetchAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
 
-// lookEvery is how often the log is asked for a new version of which nothing was heard: what is said while a connection is lost is not repeated.
+// lookEvery is how often the log is asked for a new version of which nothing was heard: what is
+// said while a connection is lost is not repeated.
 const lookEvery = 15 * time.Second
 
 // choice says which version is followed: chooseNewest, or one of events.WeightsPromoted's.
@@ -24,9 +25,11 @@ type choice func(promoted events.WeightsPromoted, newest int64) int64
 // chooseNewest follows what is published, whatever is promoted.
 func chooseNewest(_ events.WeightsPromoted, newest int64) int64 { return newest }
 
-// followPolicy tells found of the version of a policy that is chosen, and of each other one that is chosen later, until the context ends: it goes on after every failure.
-// failed is told of those. Who may read the policy's versions may do it.
-func followPolicy(ctx context.Context, nc *nats.Conn, log eventlog.Reader, policy string, choose choice, found func(version int64), failed func(err error, wait time.Duration)) error {
+// followPolicy tells found of the version of a policy that is chosen, and of each other one that is
+// chosen later, until the context ends: it goes on after every failure. failed is told of those.
+// Who may read the policy's versions may do it.
+func followPolicy(ctx context.Context, nc *nats.Conn, log eventlog.Reader, policy string, choose choice,
+	found func(version int64), failed func(err error, wait time.Duration)) error {
 	heard, at := make(chan struct{}, 1), int64(-1)
 	look := func() error {
 		published, some, err := log.Published(ctx, events.Catalogue, policy)

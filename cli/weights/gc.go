@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/gc"
 )
 
-// filesAge is the age from which on a file that no version names is garbage, unless versions are collected sooner.
+// filesAge is the age from which on a file that no version names is garbage, unless
+// versions are collected sooner.
 const filesAge = 24 * time.Hour
 
 // collectedReport is what `rondo weights gc` answers.
@@ -28,7 +29,9 @@ func newGC(g *app.Global) *cobra.Command {
 	var keep int
 	var remove bool
 	cmd := &cobra.Command{
-		Use: "gc POLICY", Short: "Find the versions that are old and that nobody needs, and delete their files with --delete", Args: cobra.ExactArgs(1),
+		Use:   "gc POLICY",
+		Short: "Find the versions that are old and that nobody needs, and delete their files with --delete",
+		Args:  cobra.ExactArgs(1),
 		Long: `Gc finds the versions of a policy that were replaced --older-than ago, all but the --keep newest ones. It never takes
   - the current version, and the one before it;
   - versions from which on an open run trains (staleness.max), those that an open run pins (policy_version), and those from which on its trainer
@@ -42,7 +45,8 @@ is interrupted is finished by the next one.`,
   rondo weights gc my-model --older-than 720h --keep 50 --delete`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if olderThan < gc.LeastAge {
-				return fmt.Errorf("--older-than %s: must be at least %s, as uploads may be on their way to the log", olderThan, gc.LeastAge)
+				return fmt.Errorf("--older-than %s: must be at least %s, as uploads may be on their way to the log",
+					olderThan, gc.LeastAge)
 			}
 			if keep < gc.LeastVersions {
 				return fmt.Errorf("--keep %d: must be at least %d", keep, gc.LeastVersions)
@@ -56,12 +60,14 @@ is interrupted is finished by the next one.`,
 				return err
 			}
 			now := time.Now()
-			retention := gc.WeightRetention{ReplacedBefore: now.Add(-olderThan), Keep: keep, Cutoff: now.Add(-min(filesAge, olderThan))}
+			retention := gc.WeightRetention{ReplacedBefore: now.Add(-olderThan), Keep: keep,
+				Cutoff: now.Add(-min(filesAge, olderThan))}
 			report, err := gc.CollectWeights(cmd.Context(), p.Log.Archive, args[0], retention, remove)
 			if err != nil {
 				return err
 			}
-			return app.Show(cmd, g, collectedReport{report, remove}, func(w io.Writer) error { return tables.PrintWeights(w, report, remove) })
+			return app.Show(cmd, g, collectedReport{report, remove},
+				func(w io.Writer) error { return tables.PrintWeights(w, report, remove) })
 		},
 	}
 	f := cmd.Flags()

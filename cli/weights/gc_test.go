@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestGC: versions that are old go when they are told to, and everybody who asks for one of them is told.
+// TestGC: versions that are old go when they are told to, and everybody who asks
+// for one of them is told.
 func TestGC(t *testing.T) {
 	r := clitest.NewRecorded(t)
 	for version := int64(1); version <= 4; version++ {
@@ -39,14 +40,18 @@ func TestGC(t *testing.T) {
 		{"close", nil, false},
 		{"gc small", []string{"0 objects (0 bytes)"}, false},
 		{"gc small --keep 2 --older-than 480h", []string{"0 objects (0 bytes)"}, false},
-		{"gc small --keep 2", []string{"version 2 ", "could be collected", "2 objects (", "--delete deletes them"}, false},
+		{"gc small --keep 2", []string{"version 2 ", "could be collected", "2 objects (", "--delete deletes them"},
+			false},
 		{"fetch small --version 1 --to " + to + "/a", nil, false},
-		{"gc small --keep 2 --delete --json", []string{`"version":1,`, `"collected":true`, `"deleted":2,`, `"deletes":true`}, false},
-		{"gc small --keep 2 --delete", []string{"0 objects (0 bytes) that no version needs which stays, and 0 that are too young; 0 of them deleted"}, false},
+		{"gc small --keep 2 --delete --json", []string{`"version":1,`, `"collected":true`, `"deleted":2,`,
+			`"deletes":true`}, false},
+		{"gc small --keep 2 --delete",
+			[]string{"0 objects (0 bytes) that no version needs which stays, and 0 that are too young; 0 of them deleted"}, false},
 		{"list", []string{"collected 2", "small   4 (current)  full"}, false},
 		{"show small --version 1", []string{"it was collected 2", "model.safetensors"}, false},
 		{"show small --version 3 --json", []string{`"version":3`}, false},
-		{"fetch small --version 1 --to " + to + "/b", []string{"policy small, version 1: it was collected, and its files are deleted", "replaced 2"}, true},
+		{"fetch small --version 1 --to " + to + "/b",
+			[]string{"policy small, version 1: it was collected, and its files are deleted", "replaced 2"}, true},
 		{"fetch small --to " + to + "/b", nil, false},
 		{"diff small --from 1 --to 4", []string{"version 1: it was collected"}, true},
 		{"diff small", []string{"version 3 to 4"}, false},

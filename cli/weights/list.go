@@ -24,10 +24,11 @@ import (
 
 // listed is a version as `rondo weights list` shows it.
 type listed struct {
-	Policy    string         `json:"policy"`
-	Version   int64          `json:"version"`
-	Current   bool           `json:"current"`
-	Share     float64        `json:"share,omitempty"` // of the rollouts that it gets, where versions are promoted by hand
+	Policy  string `json:"policy"`
+	Version int64  `json:"version"`
+	Current bool   `json:"current"`
+	// of the rollouts that it gets, where versions are promoted by hand
+	Share     float64        `json:"share,omitempty"`
 	Format    string         `json:"format"`
 	Base      int64          `json:"base"`
 	Bytes     int64          `json:"bytes"`
@@ -51,7 +52,9 @@ type replica struct {
 func newList(g *app.Global) *cobra.Command {
 	var last int
 	cmd := &cobra.Command{
-		Use: "list [POLICY]", Short: "List versions with their bytes and those of their deltas, and which replicas serve them", Args: cobra.MaximumNArgs(1),
+		Use:     "list [POLICY]",
+		Short:   "List versions with their bytes and those of their deltas, and which replicas serve them",
+		Args:    cobra.MaximumNArgs(1),
 		Example: "  rondo weights list\n  rondo weights list my-model --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if last < 1 {
@@ -94,7 +97,8 @@ func newList(g *app.Global) *cobra.Command {
 				if v.Delta != nil {
 					size = fmt.Sprint(v.Delta.Size)
 				}
-				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", v.Policy, number, v.Format, v.Bytes, size, v.Published.UTC().Format(time.DateTime), served)
+				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", v.Policy, number, v.Format, v.Bytes, size,
+					v.Published.UTC().Format(time.DateTime), served)
 			}
 			return t.Flush()
 		},
@@ -143,7 +147,8 @@ func describe(ctx context.Context, s storage.Store, policy string, stored weight
 	if err != nil {
 		return listed{}, err
 	}
-	v := listed{Policy: policy, Version: m.Version, Format: m.Format, Base: m.Base, Published: stored.Manifest.Modified, Files: m.Files}
+	v := listed{Policy: policy, Version: m.Version, Format: m.Format, Base: m.Base,
+		Published: stored.Manifest.Modified, Files: m.Files}
 	for _, f := range m.Files {
 		v.Bytes += f.Size
 	}
@@ -157,7 +162,8 @@ func describe(ctx context.Context, s storage.Store, policy string, stored weight
 	return v, err
 }
 
-// maxStatements bounds how far back statements of replicas are read: one of each that states something is among them, unless it lags far.
+// maxStatements bounds how far back statements of replicas are read: one of each that states
+// something is among them, unless it lags far.
 const maxStatements = 4096
 
 // replicasOf reads what the replicas of a policy said last, from the end of its chain.
@@ -178,7 +184,8 @@ func replicasOf(ctx context.Context, log *eventlog.Log, policy string, newest in
 			}
 			if !seen[said.Replica] {
 				seen[said.Replica] = true
-				found = append(found, replica{Replica: said.Replica, Version: said.Version, Lag: newest - said.Version, Lost: said.Lost, Seconds: said.Seconds, At: e.Time})
+				found = append(found, replica{Replica: said.Replica, Version: said.Version, Lag: newest - said.Version,
+					Lost: said.Lost, Seconds: said.Seconds, At: e.Time})
 			}
 		}
 		if e.Prev == 0 {
@@ -202,7 +209,8 @@ func newShow(g *app.Global) *cobra.Command {
 	var version int64
 	var mirrored string
 	cmd := &cobra.Command{
-		Use: "show POLICY", Short: "Show a version's files and its delta, and how far replicas are behind", Args: cobra.ExactArgs(1),
+		Use: "show POLICY", Short: "Show a version's files and its delta, and how far replicas are behind",
+		Args: cobra.ExactArgs(1),
 		Long: `Show prints a version's files, the delta that leads to it from the version before, the part of each layer's bytes that this delta takes, and the servers that serve the
 policy. --json has the same. ` + "`rondo weights diff`" + ` counts which elements changed, and reads both versions for it; show reads an index.`,
 		Example: "  rondo weights show my-model\n  rondo weights show my-model --version 12 --json\n  rondo weights show my-model --mirror 's3://rondo-london?region=eu-west-2'",
@@ -254,7 +262,8 @@ policy. --json has the same. ` + "`rondo weights diff`" + ` counts which element
 // unknownVersion says clearly that there is no such version, where that is what is wrong.
 func unknownVersion(policy string, version int64, err error) error {
 	if errors.Is(err, storage.ErrNotFound) && !errors.Is(err, weights.ErrCollected) {
-		return fmt.Errorf("policy %s has no version %d: `rondo weights list %s` lists its versions", policy, version, policy)
+		return fmt.Errorf("policy %s has no version %d: `rondo weights list %s` lists its versions", policy, version,
+			policy)
 	}
 	return fmt.Errorf("policy %s, version %d: %w", policy, version, err)
 }

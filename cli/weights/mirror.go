@@ -75,7 +75,8 @@ Side-cars read a mirror by ` + "`rondo weights fetch --from`" + `. S3 credential
 				m.region = nameOf(o.to)
 			}
 			tellWait(cmd.Context(), p, args[0], m.show)
-			go presence.Speak(cmd.Context(), p.Log.Conn(), presence.MirrorService, presence.MirrorName(m.Policy, m.region), m.report)
+			go presence.Speak(cmd.Context(), p.Log.Conn(), presence.MirrorService,
+				presence.MirrorName(m.Policy, m.region), m.report)
 			m.keep(cmd.Context())
 			return plane.LostOr(cmd.Context(), nil)
 		},
@@ -85,7 +86,8 @@ Side-cars read a mirror by ` + "`rondo weights fetch --from`" + `. S3 credential
 	f.IntVar(&o.versions, "versions", 1, "so many of the newest versions")
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with each version that is published")
 	f.StringVar(&o.metrics, "metrics-listen", "", "with --follow, address for /metrics, for example :9101")
-	f.StringVar(&o.region, "region", "", "what the dashboard calls the other store (default: the name of its bucket or directory)")
+	f.StringVar(&o.region, "region", "",
+		"what the dashboard calls the other store (default: the name of its bucket or directory)")
 	_ = cmd.MarkFlagRequired("to")
 	cmd.ValidArgsFunction = completePolicies(g)
 	return cmd
@@ -120,7 +122,8 @@ type mirrored struct {
 func (m *mirroring) noteProgress(version, done, total int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.show.Show("version %d  %s  %.1f of %.1f MiB", version, bar(done, total), float64(done)/(1<<20), float64(total)/(1<<20))
+	m.show.Show("version %d  %s  %.1f of %.1f MiB", version, bar(done, total),
+		float64(done)/(1<<20), float64(total)/(1<<20))
 }
 
 // pass copies the newest versions that this process has not copied.
@@ -204,10 +207,12 @@ func (m *mirroring) print(line mirrored) {
 	case m.json:
 		_ = app.PrintJSON(m.out, line)
 	case line.Event == "failed":
-		fmt.Fprintf(m.out, "%s  failed: %s (again in %.0f s)\n", time.Now().UTC().Format(time.TimeOnly), line.Error, line.RetryIn)
+		fmt.Fprintf(m.out, "%s  failed: %s (again in %.0f s)\n", time.Now().UTC().Format(time.TimeOnly),
+			line.Error, line.RetryIn)
 	default:
 		fmt.Fprintf(m.out, "%s  mirrored version %d, %d of %d bytes copied, %.1f s; %s\n",
-			time.Now().UTC().Format(time.TimeOnly), line.Version, line.Copied.Copied, line.Bytes, line.Seconds, lagText(*line.Lag))
+			time.Now().UTC().Format(time.TimeOnly), line.Version, line.Copied.Copied, line.Bytes,
+			line.Seconds, lagText(*line.Lag))
 	}
 }
 
@@ -247,9 +252,11 @@ func (m *mirroring) register(registry prometheus.Registerer, labels prometheus.L
 			return value()
 		}))
 	}
-	gauge(prometheus.GaugeOpts{Name: "rondo_mirror_lag_versions", Help: "Versions of a policy that were published and are not in the mirror (rondo weights mirror)."},
+	gauge(prometheus.GaugeOpts{Name: "rondo_mirror_lag_versions",
+		Help: "Versions of a policy that were published and are not in the mirror (rondo weights mirror)."},
 		func() float64 { return float64(m.lag.Versions) })
-	gauge(prometheus.GaugeOpts{Name: "rondo_mirror_lag_seconds", Help: "Time since the first of them was published."}, m.seconds)
+	gauge(prometheus.GaugeOpts{Name: "rondo_mirror_lag_seconds", Help: "Time since the first of them was published."},
+		m.seconds)
 }
 
 // seconds is how long the mirror has been behind. The caller holds the lock.
@@ -267,7 +274,8 @@ func (m *mirroring) report() presence.Report {
 	if m.since.IsZero() {
 		return presence.Report{}
 	}
-	return presence.Report{Mirror: &presence.Mirror{Policy: m.Policy, Region: m.region, Current: m.lag.Current, Versions: m.lag.Versions, Seconds: m.seconds()}}
+	return presence.Report{Mirror: &presence.Mirror{Policy: m.Policy, Region: m.region, Current: m.lag.Current,
+		Versions: m.lag.Versions, Seconds: m.seconds()}}
 }
 
 // nameOf is the name of the bucket or directory that a store's URL names.

@@ -38,7 +38,8 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// TestMirrorFollowsIntoABucket: a mirror in S3 takes each version as it is published, goes on after it was stopped, and a side-car reads from it.
+// TestMirrorFollowsIntoABucket: a mirror in S3 takes each version as it is published, goes on after
+// it was stopped, and a side-car reads from it.
 func TestMirrorFollowsIntoABucket(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", storagetest.AccessKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", storagetest.SecretKey)
@@ -62,7 +63,8 @@ func TestMirrorFollowsIntoABucket(t *testing.T) {
 	}
 	mirrored := func(said *lines, version int64) {
 		t.Helper()
-		natstest.Eventually(t, fmt.Sprint("mirrored version ", version), func() bool { return strings.Contains(said.String(), fmt.Sprintf(`"version":%d,`, version)) })
+		natstest.Eventually(t, fmt.Sprint("mirrored version ", version),
+			func() bool { return strings.Contains(said.String(), fmt.Sprintf(`"version":%d,`, version)) })
 	}
 	publish(t, r, 1)
 	var heard atomic.Pointer[presence.Mirror]
@@ -111,7 +113,8 @@ func TestMirrorFollowsIntoABucket(t *testing.T) {
 	if current, _, err := weights.Current(t.Context(), store, "small"); err != nil || current != 5 {
 		t.Errorf("the mirror is at version %d: %v", current, err)
 	}
-	if output, err := clitest.Run(t, New, "weights", "fetch", "small", "--dir", r.Dir, "--to", t.TempDir(), "--from", to); err != nil || !strings.Contains(output, "of them nearby") {
+	if output, err := clitest.Run(t, New, "weights", "fetch", "small", "--dir", r.Dir, "--to", t.TempDir(),
+		"--from", to); err != nil || !strings.Contains(output, "of them nearby") {
 		t.Errorf("a side-car beside it: %v\n%s", err, output)
 	}
 }

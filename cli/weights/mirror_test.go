@@ -49,7 +49,8 @@ func TestMirrorMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m.register(registry, nil)
 	families, err := registry.Gather()
-	if err != nil || len(families) != 2 || families[0].Metric[0].Gauge.GetValue() < 40 || families[1].Metric[0].Gauge.GetValue() != 2 {
+	if err != nil || len(families) != 2 || families[0].Metric[0].Gauge.GetValue() < 40 ||
+		families[1].Metric[0].Gauge.GetValue() != 2 {
 		t.Errorf("%v, %v", families, err)
 	}
 }

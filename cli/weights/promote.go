@@ -29,7 +29,8 @@ func promotion(share float64) string {
 func newPromote(g *app.Global) *cobra.Command {
 	var share float64
 	cmd := &cobra.Command{
-		Use: "promote POLICY VERSION", Short: "Choose the version that rollouts are sampled with", Args: cobra.ExactArgs(2),
+		Use: "promote POLICY VERSION", Short: "Choose the version that rollouts are sampled with",
+		Args: cobra.ExactArgs(2),
 		Long: `Promote lets rollouts be sampled with a version instead of the newest. With --share only that part of the rollouts gets it, always the same ones, and the others
 get the version that was promoted before, or the newest. VERSION may be "newest": then each version counts as soon as it is published, as without any
 promotion.
@@ -45,7 +46,8 @@ Turns go to servers that serve the rollout's version, and wait where none does: 
 			if cmd.Flags().Changed("share") && (version == 0 || !(share > 0 && share < 1)) {
 				return fmt.Errorf("--share %v: must be between 0 and 1, and of a version", share)
 			}
-			return promote(cmd, g, args[0], func(ctx context.Context, p *plane.Plane, last events.WeightsPromoted) (events.WeightsPromoted, error) {
+			return promote(cmd, g, args[0], func(ctx context.Context, p *plane.Plane,
+				last events.WeightsPromoted) (events.WeightsPromoted, error) {
 				next := events.WeightsPromoted{Version: version, Share: share}
 				if version == 0 {
 					return next, nil
@@ -74,14 +76,16 @@ func newRollback(g *app.Global) *cobra.Command {
 promoted until another one is.`,
 		Example: "  rondo weights rollback my-model",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return promote(cmd, g, args[0], func(ctx context.Context, p *plane.Plane, last events.WeightsPromoted) (next events.WeightsPromoted, err error) {
+			return promote(cmd, g, args[0], func(ctx context.Context, p *plane.Plane,
+				last events.WeightsPromoted) (next events.WeightsPromoted, err error) {
 				newest, err := current(ctx, p, args[0])
 				if err != nil {
 					return next, err
 				}
 				next.RolledBack = last.Canary(newest)
 				if next.Version = last.Before; next.Version == 0 {
-					if next.Version, err = versionBelow(ctx, p, args[0], next.RolledBack); err == nil && next.Version == 0 {
+					if next.Version, err = versionBelow(ctx, p, args[0], next.RolledBack); err == nil &&
+						next.Version == 0 {
 						err = fmt.Errorf("policy %s has no version before %d", args[0], next.RolledBack)
 					}
 				}
@@ -105,7 +109,8 @@ func versionBelow(ctx context.Context, p *plane.Plane, policy string, version in
 }
 
 // promote states what follows the last promotion.
-func promote(cmd *cobra.Command, g *app.Global, policy string, decide func(context.Context, *plane.Plane, events.WeightsPromoted) (events.WeightsPromoted, error)) error {
+func promote(cmd *cobra.Command, g *app.Global, policy string,
+	decide func(context.Context, *plane.Plane, events.WeightsPromoted) (events.WeightsPromoted, error)) error {
 	p, err := plane.Connect(cmd.Context(), g)
 	if err != nil {
 		return err
@@ -119,7 +124,8 @@ func promote(cmd *cobra.Command, g *app.Global, policy string, decide func(conte
 	if err != nil {
 		return err
 	}
-	_, err = plane.Submit(cmd.Context(), p, eventlog.Submission{Run: events.Catalogue, Type: events.WeightsPromotedType, Entity: policy, ID: nats.NewInbox()[7:], Data: next})
+	_, err = plane.Submit(cmd.Context(), p, eventlog.Submission{Run: events.Catalogue, Type: events.WeightsPromotedType,
+		Entity: policy, ID: nats.NewInbox()[7:], Data: next})
 	if err != nil {
 		return err
 	}
@@ -131,7 +137,8 @@ func promote(cmd *cobra.Command, g *app.Global, policy string, decide func(conte
 	case next.Version == 0:
 		line = fmt.Sprintf("rollouts of %s get the newest version", policy)
 	case next.Share > 0:
-		line = fmt.Sprintf("%.4g %% of the rollouts of %s get version %d, and the others version %d", 100*next.Share, policy, next.Version, next.Before)
+		line = fmt.Sprintf("%.4g %% of the rollouts of %s get version %d, and the others version %d", 100*next.Share,
+			policy, next.Version, next.Before)
 	case next.RolledBack > 0:
 		line += fmt.Sprintf(", and no more version %d", next.RolledBack)
 	}

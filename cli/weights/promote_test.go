@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/services/intake"
 )
 
-// TestPromote: a version is tried with a share, promoted, rolled back, and left to the newest again; what is promoted shows in the list.
+// TestPromote: a version is tried with a share, promoted, rolled back, and left to the newest
+// again; what is promoted shows in the list.
 func TestPromote(t *testing.T) {
 	r := clitest.NewRecorded(t, intake.Run)
 	for version := range int64(3) {

@@ -78,8 +78,10 @@ func (s *sidecar) print(n note) {
 		of   string
 		some bool
 	}{
-		{" at " + n.Replica, n.Replica != ""}, {" in " + n.Dir, n.Dir != ""}, {fmt.Sprintf(", %d bytes", n.Bytes), n.Bytes > 0},
-		{read(n), n.Read != nil}, {fmt.Sprintf(", %d of them nearby", n.Near), n.Near > 0}, {fmt.Sprintf(", %.1f s", n.Seconds), n.Seconds > 0},
+		{" at " + n.Replica, n.Replica != ""}, {" in " + n.Dir, n.Dir != ""},
+		{fmt.Sprintf(", %d bytes", n.Bytes), n.Bytes > 0},
+		{read(n), n.Read != nil}, {fmt.Sprintf(", %d of them nearby", n.Near), n.Near > 0},
+		{fmt.Sprintf(", %.1f s", n.Seconds), n.Seconds > 0},
 		{": " + n.Error, n.Error != ""}, {fmt.Sprintf(" (again in %.0f s)", n.RetryIn), n.RetryIn > 0},
 	} {
 		if part.some {
@@ -153,12 +155,14 @@ func (s *sidecar) keeper(e engine.Engine, replica string) *engine.Keeper {
 		if err == nil { // a version that is lost may have been removed
 			digest = have.Digest
 		}
-		said := events.WeightsActivated{Version: st.Version.Version, Replica: replica, Digest: digest, Seconds: st.Took.Seconds(), Lost: st.Lost}
+		said := events.WeightsActivated{Version: st.Version.Version, Replica: replica, Digest: digest,
+			Seconds: st.Took.Seconds(), Lost: st.Lost}
 		if adapters, ok := e.(*engine.LoRA); ok {
 			said.Model = adapters.Model(said.Version)
 		}
 		_, err = plane.Submit(ctx, s.plane, eventlog.Submission{
-			Run: events.Catalogue, Type: events.WeightsActivatedType, Entity: s.policy, ID: noteID(s.policy, replica, st.Version.Version, st.Lost, st.At), Data: said,
+			Run: events.Catalogue, Type: events.WeightsActivatedType, Entity: s.policy,
+			ID: noteID(s.policy, replica, st.Version.Version, st.Lost, st.At), Data: said,
 		})
 		if err == nil {
 			s.print(n)
@@ -166,7 +170,8 @@ func (s *sidecar) keeper(e engine.Engine, replica string) *engine.Keeper {
 		return err
 	}
 	k.Failed = func(v engine.Version, err error, wait time.Duration) {
-		s.print(note{Event: "failed", Version: v.Version, Replica: replica, Error: err.Error(), RetryIn: wait.Seconds()})
+		s.print(note{Event: "failed", Version: v.Version, Replica: replica, Error: err.Error(),
+			RetryIn: wait.Seconds()})
 	}
 	k.Unproven = func(v engine.Version) {
 		s.print(note{Event: "unproven", Version: v.Version, Replica: replica, Error: engine.ErrNoLogprobs.Error()})
@@ -174,7 +179,8 @@ func (s *sidecar) keeper(e engine.Engine, replica string) *engine.Keeper {
 	return k
 }
 
-// update names to a server what lies in the folder of a version, and what has changed since the version that it serves.
+// update names to a server what lies in the folder of a version, and what has changed since
+// the version that it serves.
 func (s *sidecar) update(ctx context.Context, v engine.Version, from int64) (*engine.Update, error) {
 	have, err := s.folder.Have(v.Version)
 	if err != nil {
@@ -205,7 +211,8 @@ func (s *sidecar) fetch(ctx context.Context, version int64) (*fetch.Version, err
 	v, err := s.folder.Fetch(ctx, s.plane.Store, version, s.base, func(done, total int64) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.show.Show("version %d  %s  %.1f of %.1f MiB", version, bar(done, total), float64(done)/(1<<20), float64(total)/(1<<20))
+		s.show.Show("version %d  %s  %.1f of %.1f MiB", version, bar(done, total),
+			float64(done)/(1<<20), float64(total)/(1<<20))
 	})
 	if err != nil {
 		return nil, err
@@ -216,7 +223,8 @@ func (s *sidecar) fetch(ctx context.Context, version int64) (*fetch.Version, err
 	if v.Refused != "" {
 		s.print(note{Event: "refused", Version: version, Error: v.Refused})
 	}
-	s.print(note{Event: "fetched", Version: version, Dir: v.Dir, Bytes: v.Bytes(), Read: &v.Read, Near: v.Near, Deltas: v.Deltas, Seconds: time.Since(began).Seconds()})
+	s.print(note{Event: "fetched", Version: version, Dir: v.Dir, Bytes: v.Bytes(), Read: &v.Read, Near: v.Near,
+		Deltas: v.Deltas, Seconds: time.Since(began).Seconds()})
 	return v, nil
 }
 
@@ -268,7 +276,8 @@ func (s *sidecar) once(ctx context.Context) (err error) {
 	return err
 }
 
-// follow fetches each version that is published, and keeps the engines at the newest, until the context ends.
+// follow fetches each version that is published, and keeps the engines at the
+// newest, until the context ends.
 func (s *sidecar) follow(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
@@ -315,7 +324,8 @@ func (s *sidecar) follow(ctx context.Context) {
 	}
 }
 
-// choice is the version that the engines are kept at: where one is promoted by hand that one, and else the newest.
+// choice is the version that the engines are kept at: where one is promoted by hand that
+// one, and else the newest.
 func (s *sidecar) choice() choice {
 	if s.canary {
 		return events.WeightsPromoted.Canary

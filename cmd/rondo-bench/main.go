@@ -1,4 +1,5 @@
-// Command rondo-bench measures rondo: its stages, its feed, its log, its sandboxes, its weights and its index, each beside the same work without it.
+// Command rondo-bench measures rondo: its stages, its feed, its log, its sandboxes, its weights and
+// its index, each beside the same work without it.
 package main
 
 import (

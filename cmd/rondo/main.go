@@ -1,5 +1,5 @@
-// Command rondo is the rollout plane in one binary: the demo, the embedded plane, each service by its name,
-// and the tools that look into a run.
+// Command rondo is the rollout plane in one binary: the demo, the embedded plane, each service by
+// its name, and the tools that look into a run.
 package main
 
 import (

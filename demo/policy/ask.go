@@ -27,14 +27,15 @@ func (s *state) canAsk() bool {
 	return !s.asked && s.need != "" && len(s.unlisted())+len(s.unread()) > 0
 }
 
-// needOf is the prose of an instruction: without code, and without the paragraphs that only tell what to run, as these are in the
-// words of every task and not of this one.
+// needOf is the prose of an instruction: without code, and without the paragraphs that only tell
+// what to run, as these are in the words of every task and not of this one.
 func needOf(instruction string) string {
 	var prose, other []string
 	for paragraph := range strings.SplitSeq(codeBlock.ReplaceAllString(instruction, ""), "\n\n") {
 		var lines []string
 		for line := range strings.SplitSeq(paragraph, "\n") {
-			if text := strings.TrimSpace(strings.TrimLeft(line, "#")); text != "" && !strings.HasPrefix(line, "    ") && !strings.HasPrefix(line, "\t") {
+			if text := strings.TrimSpace(strings.TrimLeft(line, "#")); text != "" && !strings.HasPrefix(line, "    ") &&
+				!strings.HasPrefix(line, "\t") {
 				lines = append(lines, text)
 			}
 		}
@@ -56,7 +57,8 @@ func needOf(instruction string) string {
 	return text
 }
 
-// foundPart is the line above each part of a file that a search found; lines of the file itself begin with number and bar.
+// foundPart is the line above each part of a file that a search found; lines of the file itself
+// begin with number and bar.
 var foundPart = regexp.MustCompile(`^([^\s|][^|]*):\d+-\d+( .*)?$`)
 
 func (s *state) observeFound(result string) {
@@ -79,10 +81,12 @@ func (s *state) observeFound(result string) {
 	s.order = append(slices.Clone(s.found), rest...)
 }
 
-// unreadFound are the files that a search found and that were not read yet. They are the first of the unread ones.
+// unreadFound are the files that a search found and that were not read yet. They are the
+// first of the unread ones.
 func (s *state) unreadFound() []string { return s.unreadOf(s.found) }
 
-// rank is a file's place, from 1, among the files of the search's answer that may be changed; 0 for a file that it did not find.
+// rank is a file's place, from 1, among the files of the search's answer that may be changed; 0 for
+// a file that it did not find.
 func (s *state) rank(f *file) (place int) {
 	for _, name := range s.found {
 		if other := s.files[name]; !s.excluded(other) {
@@ -95,7 +99,8 @@ func (s *state) rank(f *file) (place int) {
 	return 0
 }
 
-// lead is the fixed part of a line's logit that a search's answer gives. An answer speaks for a file: its lines share that.
+// lead is the fixed part of a line's logit that a search's answer gives. An answer speaks for a
+// file: its lines share that.
 func (s *state) lead(f *file) float64 {
 	if len(s.found) == 0 {
 		return 0

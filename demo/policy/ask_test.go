@@ -10,8 +10,9 @@ import (
 
 func TestNeedOf(t *testing.T) {
 	for name, c := range map[string]struct{ instruction, want string }{
-		"prose":          {"# Days are wrong\n\nIn leap years\nthey are.\n", "Days are wrong In leap years they are."},
-		"code":           {"It prints:\n\n    $ sh a.sh\n    3\n\n```sh\nsh b.sh\n```\nand not 4.", "It prints: and not 4."},
+		"prose": {"# Days are wrong\n\nIn leap years\nthey are.\n", "Days are wrong In leap years they are."},
+		"code": {"It prints:\n\n    $ sh a.sh\n    3\n\n```sh\nsh b.sh\n```\nand not 4.",
+			"It prints: and not 4."},
 		"how to run":     {"Sums are wrong.\n\nTest with `sh test.sh`.", "Sums are wrong."},
 		"nothing else":   {"Repair it; run `sh test.sh`.", "Repair it; run `sh test.sh`."},
 		"nothing":        {" \n\n", ""},
@@ -46,7 +47,8 @@ func TestAskingIsOfferedOnce(t *testing.T) {
 	turn, ok := s.answer(func(candidates []candidate) int {
 		return slices.IndexFunc(candidates, func(c candidate) bool { return c.text == kindAsk })
 	}, answerBudget)
-	if !ok || len(turn.calls) != 1 || turn.calls[0].Function != (Function{Name: askTool, Arguments: `{"query":"Sums are wrong."}`}) {
+	if !ok || len(turn.calls) != 1 ||
+		turn.calls[0].Function != (Function{Name: askTool, Arguments: `{"query":"Sums are wrong."}`}) {
 		t.Fatalf("%v, %+v", ok, turn.calls)
 	}
 	s.observe(&Message{Role: "assistant", ToolCalls: turn.calls})
@@ -56,7 +58,8 @@ func TestAskingIsOfferedOnce(t *testing.T) {
 	}
 }
 
-// TestFoundFilesComeFirst also where listings have filled all the room for files, and before folders that were not listed.
+// TestFoundFilesComeFirst also where listings have filled all the room for files, and before
+// folders that were not listed.
 func TestFoundFilesComeFirst(t *testing.T) {
 	s := told(askTool, "list_dir", "read_file")
 	var names []string
@@ -65,7 +68,8 @@ func TestFoundFilesComeFirst(t *testing.T) {
 	}
 	s.observeListing(".", "lib/\n"+strings.Join(names, "\n"))
 	s.observeFound("deep/sum.sh:3-5 add sum\n3|text.sh:1-2\n4|x\n\nf001.sh:1-1\n1|y\n\n/etc/passwd:1-2\n1|z\ndeep/sum.sh:9-9\n9|w\n")
-	if want := []string{"deep/sum.sh", "f001.sh"}; !slices.Equal(s.found, want) || !slices.Equal(s.order[:3], append(want, "f000.sh")) {
+	if want := []string{"deep/sum.sh", "f001.sh"}; !slices.Equal(s.found, want) ||
+		!slices.Equal(s.order[:3], append(want, "f000.sh")) {
 		t.Fatalf("found %v, order %v", s.found, s.order[:3])
 	}
 	if len(s.files) != maxFiles+1 || len(s.order) != len(s.files) {
@@ -98,7 +102,8 @@ func TestAnAnswerIsBounded(t *testing.T) {
 	}
 }
 
-// TestAFoundFileIsSuspected: what a search found is likelier to be changed, and the better its place the more.
+// TestAFoundFileIsSuspected: what a search found is likelier to be changed, and the
+// better its place the more.
 func TestAFoundFileIsSuspected(t *testing.T) {
 	s := told(askTool)
 	for _, name := range []string{"a.sh", "b.sh", "c.sh"} {

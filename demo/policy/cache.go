@@ -8,8 +8,9 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// What is derived from a file's text alone is derived once: the rollouts of a group, and the trainer after them, look at the same
-// files again and again. Both caches hold pure functions of their keys, so they change nothing but the time.
+// What is derived from a file's text alone is derived once: the rollouts of a group, and the
+// trainer after them, look at the same files again and again. Both caches hold pure functions of
+// their keys, so they change nothing but the time.
 var (
 	derivedFacts     = newCache[*fileFacts](1024)
 	derivedMutations = newCache[lineChanges](16384)
@@ -35,7 +36,8 @@ func (f *file) contentKey() uint64 {
 	return f.key
 }
 
-// lineChanges are the mutations of a line, and how much likely ones there are, as the log of a sum of odds.
+// lineChanges are the mutations of a line, and how much likely ones there are, as
+// the log of a sum of odds.
 type lineChanges struct {
 	list    []mutation
 	promise float64

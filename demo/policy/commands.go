@@ -33,7 +33,8 @@ func (s *state) commands() []command {
 		}
 		seen[text] = true
 		first, _, _ := strings.Cut(text, " ")
-		found = append(found, command{text: text, source: source, slow: compiled || first == "go" || first == "make" || first == "cargo" || first == "npm"})
+		found = append(found, command{text: text, source: source, slow: compiled || first == "go" || first == "make" ||
+			first == "cargo" || first == "npm"})
 	}
 	for _, text := range s.told {
 		add(text, "told")
@@ -60,7 +61,8 @@ func (s *state) commands() []command {
 	return found
 }
 
-// compiled tells whether what was listed has to be compiled before it runs, whatever the tests are called.
+// compiled tells whether what was listed has to be compiled before it runs,
+// whatever the tests are called.
 func (s *state) compiled() (yes bool) {
 	s.eachFile(func(f *file) {
 		switch path.Ext(f.path) {
@@ -71,7 +73,8 @@ func (s *state) compiled() (yes bool) {
 	return yes
 }
 
-// prior is the fixed part of a command's logit: what calls itself a test is likelier to be one than any other script.
+// prior is the fixed part of a command's logit: what calls itself a test is likelier to be
+// one than any other script.
 func (c command) prior() float64 {
 	switch {
 	case looksLikeTest(strings.ReplaceAll(c.text, " ", "/")):
@@ -97,13 +100,15 @@ func (f *file) runsAsScript() bool {
 }
 
 func (f *file) interpreter() string {
-	if path.Ext(f.path) == ".bash" || (f.read && len(f.lines) > 0 && strings.HasPrefix(f.lines[0], "#!") && strings.Contains(f.lines[0], "bash")) {
+	if path.Ext(f.path) == ".bash" ||
+		(f.read && len(f.lines) > 0 && strings.HasPrefix(f.lines[0], "#!") && strings.Contains(f.lines[0], "bash")) {
 		return "bash"
 	}
 	return "sh"
 }
 
-// toldCommands finds what an instruction says can be run: code in backticks or fenced blocks that begins with a known program.
+// toldCommands finds what an instruction says can be run: code in backticks or fenced blocks that
+// begins with a known program.
 func toldCommands(text string) []string {
 	var found []string
 	add := func(line string) {
@@ -128,7 +133,8 @@ func toldCommands(text string) []string {
 	return found
 }
 
-// guarded is the command as the policy runs it: a mutated loop may never end, so every run is bounded.
+// guarded is the command as the policy runs it: a mutated loop may never end,
+// so every run is bounded.
 func (c command) guarded() string {
 	if after, ok := strings.CutPrefix(c.text, "go test"); ok {
 		return "go test -vet=off -timeout 2s" + after

@@ -12,11 +12,13 @@ func TestCommandsAreFoundInTheConversation(t *testing.T) {
 		files             []string
 		want              []string
 	}{
-		{"inline code", "Run `sh prove-it.sh` or `./ci all`, not `rm -rf x | sh`; the function `slug` is wrong.", nil, []string{"sh prove-it.sh", "./ci all"}},
+		{"inline code", "Run `sh prove-it.sh` or `./ci all`, not `rm -rf x | sh`; the function `slug` is wrong.", nil,
+			[]string{"sh prove-it.sh", "./ci all"}},
 		{"fenced", "Like this:\n```sh\n$ make check\nok\n```\n", nil, []string{"make check"}},
 		{"indented", "So:\n\n    $ bash run all\n    text\n", nil, []string{"bash run all"}},
 		{"go files", "Fix it.", []string{"go.mod", "a.go", "a_test.go"}, []string{"go test ./..."}},
-		{"scripts", "Fix it.", []string{"tool.sh", "tests/all.sh", "spec.bash"}, []string{"sh tests/all.sh", "bash spec.bash", "sh tool.sh"}},
+		{"scripts", "Fix it.", []string{"tool.sh", "tests/all.sh", "spec.bash"},
+			[]string{"sh tests/all.sh", "bash spec.bash", "sh tool.sh"}},
 		{"nothing", "Fix it.", []string{"a.txt", "b.c"}, nil},
 		{"in a folder", "Use `cd src && sh test.sh`.", nil, []string{"cd src && sh test.sh"}},
 	} {

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// feature is one active feature of a candidate: an index into the weights and a value. Names of features are hashed into the
-// fixed number of weights (the hashing trick, Weinberger et al. 2009), so any conjunction can be one.
+// feature is one active feature of a candidate: an index into the weights and a value. Names of
+// features are hashed into the fixed number of weights (the hashing trick, Weinberger et al. 2009),
+// so any conjunction can be one.
 type feature struct {
 	index uint32
 	value float32
@@ -15,8 +16,9 @@ type feature struct {
 // Dimension is the number of weights.
 const Dimension = 1 << 18
 
-// Values of features. A memory is specific: it names the text of a line or of a change, and one success should be enough to
-// recall it. A trait is general: it is shared by all programs, appears in every turn, and learns from all of them.
+// Values of features. A memory is specific: it names the text of a line or of a change, and one
+// success should be enough to recall it. A trait is general: it is shared by all programs, appears
+// in every turn, and learns from all of them.
 const (
 	memory = 1.0
 	trait  = 0.15
@@ -92,7 +94,8 @@ func boolText(b bool) string {
 	return "no"
 }
 
-// placeFeatures describe a line: what it says, what it is, how it relates to the failing tests, and what changing it did before.
+// placeFeatures describe a line: what it says, what it is, how it relates to the failing tests, and
+// what changing it did before.
 func (s *state) placeFeatures(f *file, line int) []feature {
 	facts := f.derive()
 	plain := facts.plain[line]
@@ -134,7 +137,8 @@ func (s *state) placeFeatures(f *file, line int) []feature {
 func lineShape(plain string) string {
 	first, _, _ := strings.Cut(plain, " ")
 	switch first {
-	case "if", "elif", "for", "while", "until", "case", "return", "local", "echo", "printf", "func", "var", "const", "}", "switch", "[", "set", "exit":
+	case "if", "elif", "for", "while", "until", "case", "return", "local", "echo", "printf", "func", "var", "const",
+		"}", "switch", "[", "set", "exit":
 		return first
 	}
 	if i := strings.IndexAny(plain, "=("); i > 0 {
@@ -197,7 +201,8 @@ func telling(a, b outcome) outcome {
 	return a
 }
 
-// changeFeatures describe a mutation: the operator, what it exchanges, whether the new text looks like the rest of the program.
+// changeFeatures describe a mutation: the operator, what it exchanges, whether the new text looks
+// like the rest of the program.
 func (s *state) changeFeatures(f *file, line int, m mutation) []feature {
 	facts := f.derive()
 	plain := facts.plain[line]
@@ -212,8 +217,9 @@ func (s *state) changeFeatures(f *file, line int, m mutation) []feature {
 	}
 }
 
-// novelty counts the pairs of neighbours in a changed line that the file has nowhere else, up to three: code is repetitive, and
-// a line that fits its surroundings is likelier to be right (Hindle et al., On the naturalness of software).
+// novelty counts the pairs of neighbours in a changed line that the file has nowhere else, up to
+// three: code is repetitive, and a line that fits its surroundings is likelier to be right (Hindle
+// et al., On the naturalness of software).
 func novelty(facts *fileFacts, before, after string, lang language) int {
 	old := map[uint64]bool{}
 	eachBigram(lex(before, lang), func(h uint64) { old[h] = true })

@@ -36,8 +36,8 @@ func (r replace) invert(lines []string) replace {
 	return replace{start: r.start, count: len(r.with), with: lines[r.start : r.start+r.count]}
 }
 
-// strings gives the change as the texts of a search_replace call: the old text occurs once in the file. Lines around the change
-// are added until it does. ok is false when nothing makes it unique.
+// strings gives the change as the texts of a search_replace call: the old text occurs once in the
+// file. Lines around the change are added until it does. ok is false when nothing makes it unique.
 func (r replace) strings(lines []string) (old, replacement string, ok bool) {
 	whole := strings.Join(lines, "\n")
 	before, after := r.start, r.start+r.count
@@ -94,7 +94,8 @@ const (
 
 func (f *file) language() language {
 	switch path.Ext(f.path) {
-	case ".md", ".txt", ".rst", ".log", ".csv", ".json", ".lock", ".sum", ".mod", ".toml", ".html", ".svg", ".xml", ".gitignore":
+	case ".md", ".txt", ".rst", ".log", ".csv", ".json", ".lock", ".sum", ".mod", ".toml", ".html",
+		".svg", ".xml", ".gitignore":
 		return prose
 	case ".sh", ".bash", ".ksh", ".dash", ".bats":
 		return shell
@@ -119,13 +120,15 @@ func (f *file) language() language {
 	return code
 }
 
-// looksLikeTest tells test programs and their data by name, as a person would: the policy repairs code, it does not touch tests.
+// looksLikeTest tells test programs and their data by name, as a person would: the policy repairs
+// code, it does not touch tests.
 func looksLikeTest(name string) bool {
 	for part := range strings.SplitSeq(strings.ToLower(name), "/") {
 		stem := strings.TrimSuffix(part, path.Ext(part))
 		for _, word := range strings.FieldsFunc(stem, func(r rune) bool { return r == '_' || r == '-' || r == '.' }) {
 			switch word {
-			case "test", "tests", "testing", "testdata", "spec", "specs", "selftest", "selfcheck", "fixtures", "expected", "runtests", "testsuite":
+			case "test", "tests", "testing", "testdata", "spec", "specs", "selftest", "selfcheck", "fixtures",
+				"expected", "runtests", "testsuite":
 				return true
 			}
 		}

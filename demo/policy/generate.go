@@ -15,9 +15,9 @@ type Prompt struct {
 	MaxTokens   int // 0: no limit
 }
 
-// Answer is one turn of the policy. TokenIDs and Logprobs have the same length; only action tokens have a log-probability other
-// than 0, because the text behind an action token follows from it. Log-probabilities are those of the model itself
-// (temperature 1), as vLLM reports them.
+// Answer is one turn of the policy. TokenIDs and Logprobs have the same length; only action tokens
+// have a log-probability other than 0, because the text behind an action token follows from it.
+// Log-probabilities are those of the model itself (temperature 1), as vLLM reports them.
 type Answer struct {
 	PromptTokenIDs []int32
 	TokenIDs       []int32
@@ -38,7 +38,8 @@ func (m *Model) Generate(p Prompt) (*Answer, error) {
 	for i := range messages {
 		s.observe(&messages[i].Message)
 	}
-	sampler := &sampler{model: m, temperature: p.Temperature, random: rand.New(rand.NewPCG(p.Seed, hashTokens(a.PromptTokenIDs)))}
+	sampler := &sampler{model: m, temperature: p.Temperature,
+		random: rand.New(rand.NewPCG(p.Seed, hashTokens(a.PromptTokenIDs)))}
 	budget := answerBudget
 	if p.MaxTokens > 0 {
 		budget = min(budget, p.MaxTokens)
@@ -49,8 +50,8 @@ func (m *Model) Generate(p Prompt) (*Answer, error) {
 	return a, nil
 }
 
-// finish renders the answer. When it is longer than limit tokens, the calls are left out and then the text is cut, so that what
-// is returned renders to what was sampled.
+// finish renders the answer. When it is longer than limit tokens, the calls are left out and then
+// the text is cut, so that what is returned renders to what was sampled.
 func (a *Answer) finish(logprobs []float32, limit int) {
 	a.FinishReason = "stop"
 	if len(a.ToolCalls) > 0 {
@@ -113,7 +114,8 @@ func (s *sampler) draw(logprobs []float64) int {
 	return best
 }
 
-// contentOf is the text of the lines that begin a token sequence, without an incomplete character at the end.
+// contentOf is the text of the lines that begin a token sequence, without an
+// incomplete character at the end.
 func contentOf(tokens []int32) string {
 	p := tokenReader{tokens: tokens}
 	return strings.ToValidUTF8(p.answer().Content, "")

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestReplayFindsTheSamplersLogprobs: the trainer recomputes from tokens alone what the server reported.
+// TestReplayFindsTheSamplersLogprobs: the trainer recomputes from tokens alone
+// what the server reported.
 func TestReplayFindsTheSamplersLogprobs(t *testing.T) {
 	model := someTraining(t, DefaultOptions(), 2).Model()
 	compared := 0
@@ -28,7 +29,8 @@ func TestReplayFindsTheSamplersLogprobs(t *testing.T) {
 				next++
 				got := float32(model.logProbabilities(d.candidates, nil)[d.chosen])
 				if d.token != at || got != sample.SamplerLogprobs[at] {
-					t.Fatalf("token %d: log-probability %v at %d, the server said %v", at, got, d.token, sample.SamplerLogprobs[at])
+					t.Fatalf("token %d: log-probability %v at %d, the server said %v", at, got, d.token,
+						sample.SamplerLogprobs[at])
 				}
 				compared++
 			}
@@ -116,7 +118,8 @@ func TestLengthLimit(t *testing.T) {
 		if len(a.TokenIDs) > limit {
 			t.Fatalf("limit %d: %d tokens", limit, len(a.TokenIDs))
 		}
-		next := Render(toyTools, append(slices.Clone(messages), Message{Role: "assistant", Content: a.Content, ToolCalls: a.ToolCalls}), true)
+		next := Render(toyTools, append(slices.Clone(messages),
+			Message{Role: "assistant", Content: a.Content, ToolCalls: a.ToolCalls}), true)
 		sampled := append(slices.Clone(a.PromptTokenIDs), a.TokenIDs...)
 		if !slices.Equal(next[:len(sampled)], sampled) {
 			t.Fatalf("limit %d: the next prompt does not extend %q", limit, a.Content)
@@ -128,7 +131,8 @@ func TestLengthLimit(t *testing.T) {
 }
 
 func TestWithoutToolsNothingIsCalled(t *testing.T) {
-	a, err := NewModel().Generate(Prompt{Messages: []Message{{Role: "user", Content: "Run `sh test.sh`."}}, Temperature: 1})
+	a, err := NewModel().Generate(Prompt{Messages: []Message{{Role: "user", Content: "Run `sh test.sh`."}},
+		Temperature: 1})
 	if err != nil || len(a.ToolCalls) != 0 || a.Content != kindFinish || a.FinishReason != "stop" {
 		t.Errorf("%+v, %v", a, err)
 	}
@@ -143,19 +147,22 @@ func BenchmarkTurn(b *testing.B) {
 	b.ReportMetric(float64(len(Render(toyTools, messages, true))), "tokens")
 	b.ReportAllocs()
 	for seed := uint64(0); b.Loop(); seed++ {
-		if _, err := model.Generate(Prompt{Tools: toyTools, Messages: messages, Temperature: 1, Seed: seed}); err != nil {
+		if _, err := model.Generate(Prompt{Tools: toyTools, Messages: messages, Temperature: 1,
+			Seed: seed}); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-// TestHostileConversation: files that grow with every edit, endless lines and a repository of thousands of files are worked on
-// as far as the bounds go.
+// TestHostileConversation: files that grow with every edit, endless lines and a repository of
+// thousands of files are worked on as far as the bounds go.
 func TestHostileConversation(t *testing.T) {
 	var messages []Message
 	say := func(name, arguments, result string) {
 		id := fmt.Sprint(len(messages))
-		messages = append(messages, Message{Role: "assistant", ToolCalls: []ToolCall{{ID: id, Function: Function{Name: name, Arguments: arguments}}}}, Message{Role: "tool", ToolCallID: id, Content: result})
+		messages = append(messages, Message{Role: "assistant",
+			ToolCalls: []ToolCall{{ID: id, Function: Function{Name: name, Arguments: arguments}}}},
+			Message{Role: "tool", ToolCallID: id, Content: result})
 	}
 	messages = append(messages, Message{Role: "user", Content: strings.Repeat("`sh a.sh` ", 10000)})
 	say("list_dir", `{"target_directory":"."}`, strings.Repeat("../../etc/passwd\n", 1000)+"a.sh\nb/\nb/\n")

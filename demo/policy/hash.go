@@ -1,6 +1,7 @@
 package policy
 
-// FNV-1a with 64 bits (Fowler, Noll, Vo), written out so that features are hashed without an allocation.
+// FNV-1a with 64 bits (Fowler, Noll, Vo), written out so that features are
+// hashed without an allocation.
 const (
 	hashSeed  uint64 = 14695981039346656037
 	hashPrime uint64 = 1099511628211

@@ -11,9 +11,11 @@ const (
 	kindFinish = "Done."
 )
 
-// inclination is the fixed part of a kind's logit. It only says that one looks before one leaps, does not give up at once, and
-// may stop when the tests pass at last; where and what to change is left open, and the rest is learned.
-var inclination = map[string]float64{kindLook: 2, kindAsk: 2, kindSearch: -1, kindTest: 0.5, kindTry: 1, kindAdopt: 1, kindFinish: -3}
+// inclination is the fixed part of a kind's logit. It only says that one looks before one leaps,
+// does not give up at once, and may stop when the tests pass at last; where and what to change is
+// left open, and the rest is learned.
+var inclination = map[string]float64{kindLook: 2, kindAsk: 2, kindSearch: -1, kindTest: 0.5, kindTry: 1,
+	kindAdopt: 1, kindFinish: -3}
 
 const (
 	// repaired is added to finishing once the tests pass after a change.
@@ -59,8 +61,8 @@ func (s *state) kinds() []candidate {
 	return out
 }
 
-// passing tells whether all that ran on the workspace as it stands passes. The last run alone says little: a program that is
-// run without arguments ends well whatever its tests say.
+// passing tells whether all that ran on the workspace as it stands passes. The last run alone says
+// little: a program that is run without arguments ends well whatever its tests say.
 func (s *state) passing() bool {
 	for _, r := range s.reference {
 		if r.exit != 0 {

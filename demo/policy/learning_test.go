@@ -109,7 +109,8 @@ func (w *workshop) run(name, hidden string, files map[string]string) ran {
 	}
 	tests := exec("timeout 2 sh test.sh 2>&1")
 	var verdict struct{ Reward float64 }
-	if err := json.Unmarshal(exec("sh hidden >/dev/null 2>&1; cat /logs/verifier/reward.json").Stdout, &verdict); err != nil {
+	if err := json.Unmarshal(exec("sh hidden >/dev/null 2>&1; cat /logs/verifier/reward.json").Stdout,
+		&verdict); err != nil {
 		w.t.Fatal(err)
 	}
 	r := ran{string(tests.Stdout), tests.ExitCode == 0, verdict.Reward}
@@ -117,7 +118,8 @@ func (w *workshop) run(name, hidden string, files map[string]string) ran {
 	return r
 }
 
-// learn trains on the pack as the demo does, each task once in a step, and answers the mean reward of each step.
+// learn trains on the pack as the demo does, each task once in a step, and answers the
+// mean reward of each step.
 func (w *workshop) learn(t *testing.T, o Options, seed uint64, shuffle bool) (curve []float64) {
 	t.Helper()
 	pack, err := tasks.LoadPack(packs.Small())
@@ -172,12 +174,14 @@ func (w *workshop) rises(t *testing.T, o Options, shuffle bool) (all []float64) 
 	return all
 }
 
-// TestTheSmallPackIsLearnt trains as the demo does, without the plane around it: the median rise of the reward over the seeds has to be
-// large enough. The controls, in which it has to stay flat, take as long again each and run only with -controls:
+// TestTheSmallPackIsLearnt trains as the demo does, without the plane around it: the median rise of
+// the reward over the seeds has to be large enough. The controls, in which it has to stay flat,
+// take as long again each and run only with -controls:
 //
 //	go test ./demo/policy -run SmallPack -v -seeds 9 -first-seed 1000 -steps 6 -controls -timeout 1h
 //
-// With -staleness 8 every batch is as old as a run file allows by default. It takes more steps, as the first nine batches are from before the first version.
+// With -staleness 8 every batch is as old as a run file allows by default. It takes more steps, as
+// the first nine batches are from before the first version.
 func TestTheSmallPackIsLearnt(t *testing.T) {
 	w := newWorkshop(t)
 	still := DefaultOptions()

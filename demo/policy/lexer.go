@@ -2,8 +2,8 @@ package policy
 
 import "strings"
 
-// lexeme is one token of a source line. The lexer knows no language: it cuts a line so that operators, numbers, names, shell
-// variables and flags can be exchanged.
+// lexeme is one token of a source line. The lexer knows no language: it cuts a line so that
+// operators, numbers, names, shell variables and flags can be exchanged.
 type lexeme struct {
 	text  string
 	class lexClass
@@ -22,8 +22,10 @@ const (
 )
 
 var operators = []string{
-	"<<=", ">>=", "...", "&&", "||", "==", "!=", "<=", ">=", ":=", "+=", "-=", "*=", "/=", "%=", "++", "--", ">>", "<<", "->", "=~",
-	"##", "%%", ":-", ":+", ":?", ";;", "$((", "((", "))", "${", "$(", "[[", "]]", "<-", "&^", "=>", "**", "//", "\\n", "\\t",
+	"<<=", ">>=", "...", "&&", "||", "==", "!=", "<=", ">=", ":=", "+=", "-=", "*=", "/=", "%=", "++",
+	"--", ">>", "<<", "->", "=~",
+	"##", "%%", ":-", ":+", ":?", ";;", "$((", "((", "))", "${", "$(", "[[", "]]", "<-", "&^", "=>",
+	"**", "//", "\\n", "\\t",
 }
 
 func isLetter(c byte) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
@@ -57,7 +59,8 @@ func lexOne(line string, i int, lang language) (lexClass, int) {
 		if isDigit(next) || strings.IndexByte("#@*?!", next) >= 0 {
 			return variable, i + 2
 		}
-	case c == '-' && lang == shell && i > 0 && isBlank(line[i-1]) && i+1 < len(line) && isLetter(line[i+1]) && line[i+1] != '_':
+	case c == '-' && lang == shell && i > 0 && isBlank(line[i-1]) && i+1 < len(line) &&
+		isLetter(line[i+1]) && line[i+1] != '_':
 		return flag, scan(line, i+1, func(c byte) bool { return isLetter(c) })
 	}
 	for _, op := range operators {
@@ -147,13 +150,15 @@ func functionName(plain string) string {
 	return ""
 }
 
-// worthMutating is false for lines that cannot hold a fault of their own: blank lines, comments, brackets.
+// worthMutating is false for lines that cannot hold a fault of their own: blank
+// lines, comments, brackets.
 func worthMutating(plain string) bool {
 	switch plain {
 	case "", "{", "}", "fi", "done", "esac", "else", "then", "do", ";;", ")", "})", "},", "];", "end", "import (", "#!":
 		return false
 	}
-	for _, start := range []string{"#", "//", "package ", "import ", "/*", ". ", "source ", "func ", "type ", "local ", "shift", "usage"} {
+	for _, start := range []string{"#", "//", "package ", "import ", "/*", ". ", "source ", "func ", "type ",
+		"local ", "shift", "usage"} {
 		if strings.HasPrefix(plain, start) {
 			return false
 		}

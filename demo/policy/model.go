@@ -2,13 +2,15 @@ package policy
 
 import "math"
 
-// Model is a log-linear policy: the logit of a candidate is a fixed offset plus the sum of the weights of its features, and a
-// decision is drawn from the softmax over the candidates. A Model is not changed once it serves.
+// Model is a log-linear policy: the logit of a candidate is a fixed offset plus the sum of the
+// weights of its features, and a decision is drawn from the softmax over the candidates. A Model is
+// not changed once it serves.
 type Model struct {
 	Weights []float32 // Dimension values
 }
 
-// NewModel is the initial policy: all weights zero, so only the fixed, nearly uniform offsets speak.
+// NewModel is the initial policy: all weights zero, so only the fixed,
+// nearly uniform offsets speak.
 func NewModel() *Model { return &Model{Weights: make([]float32, Dimension)} }
 
 // logProbabilities of the candidates, into out.

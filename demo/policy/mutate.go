@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// mutation is one small change of a program at one line, made by a general operator. The operators are those of the mutation
-// testing literature (Offutt's sufficient set: relational, arithmetic, logical, constant) and those of names; none knows what is
-// wrong with a program.
+// mutation is one small change of a program at one line, made by a general operator. The operators
+// are those of the mutation testing literature (Offutt's sufficient set: relational, arithmetic,
+// logical, constant) and those of names; none knows what is wrong with a program.
 type mutation struct {
 	op     string // the operator
 	detail string // what it exchanged: "-ge>-gt"
@@ -35,7 +35,8 @@ type mutator struct {
 func mutate(f *file, line int) []mutation {
 	facts := f.derive()
 	m := &mutator{
-		facts: facts, line: line, text: f.lines[line], lexed: facts.lexed[line], lang: f.language(), seen: map[string]bool{f.lines[line]: true},
+		facts: facts, line: line, text: f.lines[line], lexed: facts.lexed[line], lang: f.language(),
+		seen: map[string]bool{f.lines[line]: true},
 	}
 	for i, l := range m.lexed {
 		switch l.class {
@@ -104,7 +105,8 @@ func (m *mutator) mutateOperator(i int) {
 		}
 		return
 	}
-	computed := m.lang == code || m.isBracketed(i, "$((", "))") || m.isBracketed(i, "((", "))") || m.isBracketed(i, "'", "'")
+	computed := m.lang == code || m.isBracketed(i, "$((", "))") || m.isBracketed(i, "((", "))") ||
+		m.isBracketed(i, "'", "'")
 	spaced := i > 0 && i+1 < len(m.lexed) && m.lexed[i-1].class == space && m.lexed[i+1].class == space
 	switch {
 	case computed && slices.Contains(comparisons, l.text):
@@ -149,18 +151,21 @@ func (m *mutator) neighbour(i, step int) lexeme {
 }
 
 func isOperand(l lexeme) bool {
-	return l.class == name || l.class == variable || l.class == numeral || slices.Contains([]string{")", "]", "}", "))"}, l.text)
+	return l.class == name || l.class == variable || l.class == numeral ||
+		slices.Contains([]string{")", "]", "}", "))"}, l.text)
 }
 
 func (m *mutator) binary(i int) bool {
 	after := m.neighbour(i, 1)
-	return isOperand(m.neighbour(i, -1)) && (isOperand(after) || slices.Contains([]string{"(", "$((", "$(", "${", "\""}, after.text))
+	return isOperand(m.neighbour(i, -1)) &&
+		(isOperand(after) || slices.Contains([]string{"(", "$((", "$(", "${", "\""}, after.text))
 }
 
 // offset adds or removes one at the end of an operand: the off-by-one operator.
 func (m *mutator) offset(i int) {
 	before := m.neighbour(i, -1)
-	ends := slices.Contains(comparisons, m.lexed[i].text) || slices.Contains([]string{"]", ":", "))", ";", ")", ","}, m.lexed[i].text)
+	ends := slices.Contains(comparisons, m.lexed[i].text) ||
+		slices.Contains([]string{"]", ":", "))", ";", ")", ","}, m.lexed[i].text)
 	if ends && isOperand(before) && before.class != numeral && before.text != "))" {
 		m.addOne(before.start + len(before.text))
 	}
@@ -213,13 +218,15 @@ func (m *mutator) mutateName(i int) {
 		previous = m.lexed[i-1].text
 	}
 	expanded := previous == "${" || previous == "#" && i > 1 && m.lexed[i-2].text == "${"
-	computed := previous != "$(" && (m.isBracketed(i, "((", "))") || m.isBracketed(i, "$((", "))")) && !m.isBracketed(i, "$(", ")")
+	computed := previous != "$(" && (m.isBracketed(i, "((", "))") || m.isBracketed(i, "$((", "))")) &&
+		!m.isBracketed(i, "$(", ")")
 	if expanded || computed {
 		m.renameVariable(i)
 	}
 }
 
-// renameVariable puts another variable of the same file in the place of a shell variable, nearest first, or the next position.
+// renameVariable puts another variable of the same file in the place of a shell variable, nearest
+// first, or the next position.
 func (m *mutator) renameVariable(i int) {
 	l := m.lexed[i]
 	own := strings.TrimPrefix(l.text, "$")

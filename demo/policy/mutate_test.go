@@ -22,7 +22,8 @@ func stateWith(files map[string]string, failing string) *state {
 	return s
 }
 
-// TestOperatorsReach lists, for each kind of small change, a line and what an operator must be able to make of it.
+// TestOperatorsReach lists, for each kind of small change, a line and what an operator
+// must be able to make of it.
 func TestOperatorsReach(t *testing.T) {
 	const shellAround = "count() {\n  total=0; size=1\n  other \"$2\"\n}\nother() {\n  echo 'a-z' \"x:y\" 7\n}\n"
 	const goAround = "package p\n\nimport \"strings\"\n\nvar limit, width int\nvar ok, found bool\nvar list []int\nvar err error\n\nfunc low(a, b int) int { return a }\nfunc f(text string, a, b int) (int, error) {\n\tx := 1\n\tfor i := 0; i < 3; i++ {\n@\n\t}\n\treturn x, nil\n}\n"
@@ -73,8 +74,8 @@ func results(s *state, name string) (texts []string) {
 	return texts
 }
 
-// TestPacksCanBeRepaired: one change after the other, as many as lines differ, turns each program of the packs into its solution. The two
-// programs in Python need more than an exchange.
+// TestPacksCanBeRepaired: one change after the other, as many as lines differ, turns each program
+// of the packs into its solution. The two programs in Python need more than an exchange.
 func TestPacksCanBeRepaired(t *testing.T) {
 	for _, pack := range []string{"small", "sample", "large"} {
 		tasks, err := filepath.Glob(filepath.Join("..", "packs", pack, "*"))
@@ -138,7 +139,8 @@ func texts(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// repairable tells whether changes lead from one text of a file to the other: at most two in each line that differs.
+// repairable tells whether changes lead from one text of a file to the other: at most two
+// in each line that differs.
 func repairable(name string, before, after []string) bool {
 	if len(before) != len(after) {
 		return false
@@ -165,7 +167,8 @@ func reaches(name string, lines []string, line int, want string, most int) bool 
 	return false
 }
 
-// FuzzMutations: any text can be worked on; every change differs from the file, and its edit can be found and undone.
+// FuzzMutations: any text can be worked on; every change differs from the file, and its edit
+// can be found and undone.
 func FuzzMutations(f *testing.F) {
 	f.Add("a.sh", "if [ \"$x\" -gt 3 ]; then\n  sed 's/a/b/' | sort -n\nfi")
 	f.Add("a.go", "package p\n\nfunc f(a int) int {\n\treturn a + 1\n}")

@@ -6,11 +6,12 @@ import (
 	"slices"
 )
 
-// placeShare is how far a line's prior follows from what can be done there: 0 treats all lines alike, 1 all changes.
+// placeShare is how far a line's prior follows from what can be done there: 0 treats all
+// lines alike, 1 all changes.
 const placeShare = 0.5
 
-// places lists the lines that may be changed. In a large repository these are the ones that share most words with the failing
-// tests and the instruction.
+// places lists the lines that may be changed. In a large repository these are the ones that share
+// most words with the failing tests and the instruction.
 func (s *state) places() []candidate {
 	spots := s.spots()
 	out := make([]candidate, 0, len(spots))
@@ -28,9 +29,9 @@ func (s *state) places() []candidate {
 	return out
 }
 
-// suspicion is the fixed part of a line's logit. All lines are alike until a change of one moves what the failing test says
-// without breaking others: such a line takes part in the fault (mutation-based fault localisation; Papadakis and Le Traon's
-// Metallaxis, Moon et al.'s MUSE).
+// suspicion is the fixed part of a line's logit. All lines are alike until a change of one moves
+// what the failing test says without breaking others: such a line takes part in the fault
+// (mutation-based fault localisation; Papadakis and Le Traon's Metallaxis, Moon et al.'s MUSE).
 func (s *state) suspicion(f *file, line int) float64 {
 	switch s.history(f, line).line {
 	case otherOutput, improved, passed:
@@ -83,7 +84,8 @@ func (s *state) place(c *candidate) (*file, int) {
 	return s.files[s.order[c.index>>16]], c.index & 0xffff
 }
 
-// exhausted tells whether all changes of a line were tried. It is asked only about lines that were tried at all.
+// exhausted tells whether all changes of a line were tried. It is asked only about
+// lines that were tried at all.
 func (s *state) exhausted(f *file, line int) bool {
 	if s.triesAt(f, line) == 0 {
 		return false
@@ -106,14 +108,16 @@ func (s *state) triesAt(f *file, line int) (count int) {
 	return count
 }
 
-// wasTried tells whether a change was tried on the present state; a change that has no unique text cannot be made.
+// wasTried tells whether a change was tried on the present state; a change that has no
+// unique text cannot be made.
 func (s *state) wasTried(f *file, m mutation) bool {
 	after := m.change.apply(f.lines)
 	_, tried := s.tried[s.changeKey(f.path, difference(f.lines, after), f.lines)]
 	return tried
 }
 
-// changes lists what can be done at a line. The prior damps operators with many variants by the root of their number.
+// changes lists what can be done at a line. The prior damps operators with many variants by
+// the root of their number.
 func (s *state) changes(f *file, line int) ([]mutation, []candidate) {
 	mutations := f.changes(line).list
 	variants := map[string]float64{}
@@ -140,8 +144,9 @@ func operatorOffset(op string, variants float64) float64 {
 	return likelihood[op] - 0.5*math.Log(variants)
 }
 
-// likelihood is the fixed part of an operator's logit: how often small faults are of its kind. Studies of one-line fixes (Karampatsis
-// and Sutton 2020, ManySStuBs4J; Just et al. 2014, Defects4J) find wrong operators, numbers and names far ahead of missing statements.
+// likelihood is the fixed part of an operator's logit: how often small faults are of its kind.
+// Studies of one-line fixes (Karampatsis and Sutton 2020, ManySStuBs4J; Just et al. 2014,
+// Defects4J) find wrong operators, numbers and names far ahead of missing statements.
 var likelihood = map[string]float64{
 	"compare": 2, "logical": 1.5, "arithmetic": 1, "number": 1, "quote": 1.5, "position": 1.5, "name": 0.5,
 }

@@ -2,7 +2,8 @@ package policy
 
 import "math"
 
-// decision is one decision of a recorded conversation: what there was to choose from, and what was chosen.
+// decision is one decision of a recorded conversation: what there was to choose
+// from, and what was chosen.
 type decision struct {
 	candidates []candidate
 	chosen     int
@@ -10,9 +11,9 @@ type decision struct {
 	undone     bool // it decided on a change that did not stay
 }
 
-// replay recomputes the decisions of a token sequence, from the tokens alone. Answers for which mine is false at an action token
-// are only folded. unknown counts action tokens that none of the candidates has: another version of the policy, or another
-// policy altogether, made them.
+// replay recomputes the decisions of a token sequence, from the tokens alone. Answers for which
+// mine is false at an action token are only folded. unknown counts action tokens that none of the
+// candidates has: another version of the policy, or another policy altogether, made them.
 func replay(tokens []int32, mine []bool) (decisions []decision, unknown int, err error) {
 	tools, messages, err := parse(tokens)
 	if err != nil {

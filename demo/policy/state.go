@@ -79,8 +79,10 @@ const (
 
 func newState(tools []string) *state {
 	s := &state{
-		tools: map[string]bool{}, words: map[string]bool{}, listed: map[string]bool{}, files: map[string]*file{}, grepped: map[string]bool{},
-		reference: map[string]*run{}, tried: map[uint64]int{}, applied: -1, failWords: map[string]bool{}, calls: map[string]*Function{},
+		tools: map[string]bool{}, words: map[string]bool{}, listed: map[string]bool{}, files: map[string]*file{},
+		grepped:   map[string]bool{},
+		reference: map[string]*run{}, tried: map[uint64]int{}, applied: -1, failWords: map[string]bool{},
+		calls: map[string]*Function{},
 	}
 	for _, name := range tools {
 		s.tools[name] = true
@@ -203,13 +205,15 @@ func (s *state) observeContent(name, result string) {
 
 func (s *state) observeMatches(result string) {
 	for line := range strings.SplitSeq(result, "\n") {
-		if name, rest, ok := strings.Cut(line, ":"); ok && rest != "" && rest[0] >= '0' && rest[0] <= '9' && !strings.Contains(name, " ") {
+		if name, rest, ok := strings.Cut(line, ":"); ok && rest != "" && rest[0] >= '0' && rest[0] <= '9' &&
+			!strings.Contains(name, " ") {
 			s.addFile(cleanPath(name))
 		}
 	}
 }
 
-// observeEdit follows an edit in the file that the policy has in mind. The edit counts as made when its old text is there just once.
+// observeEdit follows an edit in the file that the policy has in mind. The edit counts as made when
+// its old text is there just once.
 func (s *state) observeEdit(name, old, replacement, result string) {
 	f := s.files[name]
 	if f == nil || !f.read {
@@ -227,13 +231,15 @@ func (s *state) observeEdit(name, old, replacement, result string) {
 	}
 }
 
-// recordEdit notes that a file changed: either the applied change was undone, or it stays and a new one is tried.
+// recordEdit notes that a file changed: either the applied change was undone, or it
+// stays and a new one is tried.
 func (s *state) recordEdit(name string, before, after []string) {
 	change := difference(before, after)
 	if s.applied >= 0 {
 		last := s.tries[s.applied]
 		undo := last.change.invert(last.before)
-		if last.path == name && undo.start == change.start && undo.count == change.count && slices.Equal(undo.with, change.with) {
+		if last.path == name && undo.start == change.start && undo.count == change.count &&
+			slices.Equal(undo.with, change.with) {
 			s.applied, s.stays = -1, nil
 			return
 		}
@@ -250,7 +256,8 @@ func (s *state) recordEdit(name string, before, after []string) {
 	s.tries = append(s.tries, try{path: name, change: change, before: before, kept: s.kept, key: key})
 }
 
-// keep makes the applied change, if there is one, part of the workspace on which further changes are tried.
+// keep makes the applied change, if there is one, part of the workspace on which
+// further changes are tried.
 func (s *state) keep() {
 	if s.applied < 0 {
 		return

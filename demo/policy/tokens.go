@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// The vocabulary: 0…255 are bytes, then the marks of the chat template, then one token for every action.
+// The vocabulary: 0…255 are bytes, then the marks of the chat template, then
+// one token for every action.
 //
 // A chat is rendered as
 //
@@ -16,8 +17,9 @@ import (
 //	[assistant] ACTION line \n ACTION line … [call] id [field] name [field] arguments … [end]
 //	[tool] id [field] text [end]
 //
-// Every line of an assistant's text stands for one decision and is preceded by the action token of that line, a hash of the
-// line itself. So a message that comes back as plain text renders to the very tokens that were sampled.
+// Every line of an assistant's text stands for one decision and is preceded by the action token of
+// that line, a hash of the line itself. So a message that comes back as plain text renders to the
+// very tokens that were sampled.
 const (
 	tokenSystem = 256 + iota
 	tokenUser
@@ -42,7 +44,8 @@ func actionToken(line string) int32 {
 	return ActionBase + int32((h^h>>32)%ActionCount)
 }
 
-// Render gives the tokens of a chat. With generate set the opening mark of the answer follows, which makes it a prompt.
+// Render gives the tokens of a chat. With generate set the opening mark of the answer follows,
+// which makes it a prompt.
 func Render(tools []string, messages []Message, generate bool) []int32 {
 	size := 64
 	for i := range messages {
@@ -127,7 +130,8 @@ type parsedMessage struct {
 	actions []int // indices into the token sequence, one a line of Content
 }
 
-// parse is the inverse of Render. The last message may be cut off at any point; anything else out of place is an error.
+// parse is the inverse of Render. The last message may be cut off at any point; anything else
+// out of place is an error.
 func parse(tokens []int32) (tools []string, messages []parsedMessage, err error) {
 	p := tokenReader{tokens: tokens}
 	for p.next < len(tokens) {
@@ -152,7 +156,8 @@ func parse(tokens []int32) (tools []string, messages []parsedMessage, err error)
 			return nil, nil, fmt.Errorf("token %d is %d: want the beginning of a message", start, mark)
 		}
 		if p.next < len(tokens) && tokens[p.next] != tokenEnd {
-			return nil, nil, fmt.Errorf("token %d is %d: want the end of the message that begins at token %d", p.next, tokens[p.next], start)
+			return nil, nil, fmt.Errorf("token %d is %d: want the end of the message that begins at token %d", p.next,
+				tokens[p.next], start)
 		}
 		p.next++
 	}
@@ -208,10 +213,11 @@ func (p *tokenReader) answer() parsedMessage {
 	return m
 }
 
-// TokenText is the text of one token as the logprobs list of an answer shows it: bytes that are no complete character are
-// written as \xNN, marks and actions in angle brackets.
+// TokenText is the text of one token as the logprobs list of an answer shows it: bytes that are no
+// complete character are written as \xNN, marks and actions in angle brackets.
 func TokenText(token int32) string {
-	marks := [...]string{"<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|tools|>", "<|call|>", "<|field|>", "<|end|>"}
+	marks := [...]string{"<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|tools|>",
+		"<|call|>", "<|field|>", "<|end|>"}
 	switch {
 	case token >= 0 && token < utf8.RuneSelf:
 		return asciiText[token : token+1]

@@ -8,7 +8,8 @@ import (
 )
 
 func TestRenderAndParse(t *testing.T) {
-	call := ToolCall{ID: "call_0_1", Type: "function", Function: Function{Name: "read_file", Arguments: `{"target_file":"ü.sh"}`}}
+	call := ToolCall{ID: "call_0_1", Type: "function",
+		Function: Function{Name: "read_file", Arguments: `{"target_file":"ü.sh"}`}}
 	messages := []Message{
 		{Role: "system", Content: "s"},
 		{Role: "user", Content: "line\nline\n"},
@@ -31,7 +32,8 @@ func TestRenderAndParse(t *testing.T) {
 	}
 }
 
-// FuzzPrefix: whatever is said, the rendering of a longer chat begins with that of a shorter one, and with what was sampled.
+// FuzzPrefix: whatever is said, the rendering of a longer chat begins with that of a shorter one,
+// and with what was sampled.
 func FuzzPrefix(f *testing.F) {
 	f.Add("hello", "Look around.\nAt a.sh:1", `{"x":1}`, "1|x\n")
 	f.Add("", "", "", "")
@@ -42,7 +44,8 @@ func FuzzPrefix(f *testing.F) {
 		prompt := Render(tools, messages, true)
 		calls := []ToolCall{{ID: "c", Type: "function", Function: Function{Name: "grep", Arguments: arguments}}}
 		sampled := append(appendAnswer(slices.Clone(prompt), answer, calls), tokenEnd)
-		messages = append(messages, Message{Role: "assistant", Content: answer, ToolCalls: calls}, Message{Role: "tool", ToolCallID: "c", Content: result})
+		messages = append(messages, Message{Role: "assistant", Content: answer, ToolCalls: calls},
+			Message{Role: "tool", ToolCallID: "c", Content: result})
 		next := Render(tools, messages, true)
 		if len(next) < len(sampled) || !slices.Equal(next[:len(sampled)], sampled) {
 			t.Fatal("the next prompt does not extend what was sampled")
@@ -58,7 +61,8 @@ func FuzzPrefix(f *testing.F) {
 	})
 }
 
-// FuzzReplay: tokens of any origin are folded or refused, never a panic, and every replayed decision has its token.
+// FuzzReplay: tokens of any origin are folded or refused, never a panic, and every
+// replayed decision has its token.
 func FuzzReplay(f *testing.F) {
 	t := &testing.T{}
 	for n, y := range toys() {
@@ -89,7 +93,8 @@ func FuzzReplay(f *testing.F) {
 }
 
 func TestTokenText(t *testing.T) {
-	for token, want := range map[int32]string{'a': "a", 0xc3: `\xc3`, tokenEnd: "<|end|>", tokenSystem: "<|system|>", ActionBase + 0xab: "<|action:000ab|>", 300: "<|300|>", -1: "<|-1|>"} {
+	for token, want := range map[int32]string{'a': "a", 0xc3: `\xc3`, tokenEnd: "<|end|>", tokenSystem: "<|system|>",
+		ActionBase + 0xab: "<|action:000ab|>", 300: "<|300|>", -1: "<|-1|>"} {
 		if got := TokenText(token); got != want || !utf8.ValidString(got) {
 			t.Errorf("token %d: %q, want %q", token, got, want)
 		}

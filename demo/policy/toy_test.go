@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// toy is a repository in memory whose test command is a function of its files: it gives the policy something to repair without a
-// shell, in microseconds.
+// toy is a repository in memory whose test command is a function of its files: it gives the policy
+// something to repair without a shell, in microseconds.
 type toy struct {
 	instruction string
 	files       map[string]string
@@ -19,7 +19,8 @@ type toy struct {
 	score       func(files map[string]string) float64 // nil: 1 where the check passes, else 0
 }
 
-// toys are three programs with one fault each. "sh test.sh" says what is expected, as test programs do.
+// toys are three programs with one fault each. "sh test.sh" says what is
+// expected, as test programs do.
 func toys() []toy {
 	expect := func(file string, line string, says string) func(map[string]string) (string, bool) {
 		return func(files map[string]string) (string, bool) {
@@ -32,19 +33,22 @@ func toys() []toy {
 	return []toy{
 		{
 			"Too many lines are printed: `sh test.sh` shows it.",
-			map[string]string{"top.sh": "#!/bin/sh\nlimit=$1\nif [ $limit -gt 9 ]; then\n  limit=9\nfi\nhead -n 4 | sort -r\n", "test.sh": "# tests\n", "README.md": "Prints a few lines.\n"},
+			map[string]string{"top.sh": "#!/bin/sh\nlimit=$1\nif [ $limit -gt 9 ]; then\n  limit=9\nfi\nhead -n 4 | sort -r\n",
+				"test.sh": "# tests\n", "README.md": "Prints a few lines.\n"},
 			expect("top.sh", "head -n 3 ", "three lines"),
 			nil,
 		},
 		{
 			"The biggest is missed; run `sh test.sh`.",
-			map[string]string{"lib/max.sh": "max() {\n  best=$1\n  for n in \"$@\"; do\n    if [ $n -lt $best ]; then\n      best=$n\n    fi\n  done\n  echo $best\n}\n", "run.sh": ". lib/max.sh\nmax \"$@\"\n", "test.sh": "# tests\n"},
+			map[string]string{"lib/max.sh": "max() {\n  best=$1\n  for n in \"$@\"; do\n    if [ $n -lt $best ]; then\n      best=$n\n    fi\n  done\n  echo $best\n}\n",
+				"run.sh": ". lib/max.sh\nmax \"$@\"\n", "test.sh": "# tests\n"},
 			expect("lib/max.sh", "$n -gt $best", "biggest of three"),
 			nil,
 		},
 		{
 			"Sum is wrong.",
-			map[string]string{"sum.go": "package sum\n\nfunc Sum(list []int) int {\n\ttotal := 0\n\tfor _, n := range list {\n\t\ttotal -= n\n\t}\n\treturn total\n}\n", "test.sh": "# tests\n"},
+			map[string]string{"sum.go": "package sum\n\nfunc Sum(list []int) int {\n\ttotal := 0\n\tfor _, n := range list {\n\t\ttotal -= n\n\t}\n\treturn total\n}\n",
+				"test.sh": "# tests\n"},
 			expect("sum.go", "total += n", "sum of three"),
 			nil,
 		},
@@ -64,7 +68,8 @@ type episode struct {
 func (y toy) play(t *testing.T, m *Model, seed uint64, turns int) *episode {
 	t.Helper()
 	files := maps.Clone(y.files)
-	e := &episode{messages: []Message{{Role: "system", Content: "You repair programs."}, {Role: "user", Content: y.instruction}}}
+	e := &episode{messages: []Message{{Role: "system", Content: "You repair programs."},
+		{Role: "user", Content: y.instruction}}}
 	for range turns {
 		a, err := m.Generate(Prompt{Tools: toyTools, Messages: e.messages, Temperature: 1, Seed: seed})
 		if err != nil {
@@ -163,9 +168,10 @@ func listing(files map[string]string, dir string) string {
 	return strings.Join(slices.Sorted(maps.Keys(seen)), "\n")
 }
 
-// trained is the mean reward of the first and of the last steps of a small training run. credit turns the rewards of a group
-// into advantages.
-func trained(t *testing.T, o Options, steps int, credit func(rewards []float64, random *rand.Rand) []float64) (first, last float64) {
+// trained is the mean reward of the first and of the last steps of a small training run. credit
+// turns the rewards of a group into advantages.
+func trained(t *testing.T, o Options, steps int, credit func(rewards []float64,
+	random *rand.Rand) []float64) (first, last float64) {
 	t.Helper()
 	const size = 8
 	trainer, err := NewTrainer(o)

@@ -6,7 +6,8 @@ import (
 	"math"
 )
 
-// TrainingSample is one recorded token sequence: the columns of a batch row that the trainer reads, all of the same length.
+// TrainingSample is one recorded token sequence: the columns of a batch row that the trainer
+// reads, all of the same length.
 type TrainingSample struct {
 	Tokens          []int32
 	LossMask        []bool
@@ -49,19 +50,22 @@ type Stats struct {
 	Unknown      int     `json:"unknown"`       // action tokens that could not be replayed
 	MeanRatio    float64 `json:"mean_ratio"`    // new probability / sampler's probability
 	ClipFraction float64 `json:"clip_fraction"` // of decisions whose ratio is outside of the clip range
-	KL           float64 `json:"kl"`            // sampler to trained policy, mean per decision after the step (k3 estimator)
-	Entropy      float64 `json:"entropy"`       // nats, mean per decision
+	// sampler to trained policy, mean per decision after the step (k3 estimator)
+	KL           float64 `json:"kl"`
+	Entropy      float64 `json:"entropy"` // nats, mean per decision
 	GradientNorm float64 `json:"gradient_norm"`
 }
 
-// Trainer is the reference trainer: a clipped policy gradient (PPO, Schulman et al. 2017) over recorded decisions,
+// Trainer is the reference trainer: a clipped policy gradient (PPO, Schulman et al. 2017)
+// over recorded decisions,
 //
 //	maximise Σ min(ρ·A, clip(ρ, 1-ClipLow, 1+ClipHigh)·A),  ρ = π(a|s) / π_sampler(a|s),  A = advantage · credit
 //
-// The credit is one but for the choice of a change that was undone again: it left no trace in what was scored, so most of what
-// the score says is about other choices (hindsight credit assignment, Harutyunyan et al. 2019). The steps are
-// by Adagrad (Duchi et al. 2011) on the sum over the batch: most features belong to a single program, so a mean over the batch
-// would only make each of them slower the more programs there are. It is deterministic: the same state and the same batch give
+// The credit is one but for the choice of a change that was undone again: it left no trace in what
+// was scored, so most of what the score says is about other choices (hindsight credit assignment,
+// Harutyunyan et al. 2019). The steps are by Adagrad (Duchi et al. 2011) on the sum over the batch:
+// most features belong to a single program, so a mean over the batch would only make each of them
+// slower the more programs there are. It is deterministic: the same state and the same batch give
 // the same weights. A Trainer is not for concurrent use.
 type Trainer struct {
 	Options Options
@@ -134,10 +138,12 @@ func (s *TrainingSample) check() error {
 		return errors.New("no tokens")
 	}
 	if len(s.LossMask) != n || len(s.SamplerLogprobs) != n || len(s.Advantages) != n {
-		return fmt.Errorf("%d tokens, but %d loss mask, %d logprobs, %d advantages: want equal lengths", n, len(s.LossMask), len(s.SamplerLogprobs), len(s.Advantages))
+		return fmt.Errorf("%d tokens, but %d loss mask, %d logprobs, %d advantages: want equal lengths", n,
+			len(s.LossMask), len(s.SamplerLogprobs), len(s.Advantages))
 	}
 	for i := range s.Tokens {
-		if a, l := float64(s.Advantages[i]), float64(s.SamplerLogprobs[i]); math.IsNaN(a) || math.IsInf(a, 0) || math.IsNaN(l) || math.IsInf(l, 0) {
+		if a, l := float64(s.Advantages[i]), float64(s.SamplerLogprobs[i]); math.IsNaN(a) || math.IsInf(a, 0) ||
+			math.IsNaN(l) || math.IsInf(l, 0) {
 			return fmt.Errorf("token %d: advantage %v, logprob %v: want finite numbers", i, a, l)
 		}
 	}
@@ -172,8 +178,8 @@ func (t *Trainer) accumulate(d *weighted, g *gradient, stats *Stats) {
 	}
 }
 
-// update moves the weights along the gradient. The squares begin at one: a feature's first steps are those of plain gradient
-// ascent, later ones shrink with what it has already seen.
+// update moves the weights along the gradient. The squares begin at one: a feature's first steps
+// are those of plain gradient ascent, later ones shrink with what it has already seen.
 func (t *Trainer) update(g *gradient) {
 	if t.Options.LearningRate == 0 {
 		return

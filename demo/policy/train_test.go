@@ -148,7 +148,8 @@ func TestGradient(t *testing.T) {
 	}
 }
 
-// numericGradient is the central difference; it is smooth when no decision crosses a clip boundary within it.
+// numericGradient is the central difference; it is smooth when no decision crosses a
+// clip boundary within it.
 func numericGradient(trainer *Trainer, decisions []weighted, index uint32) (slope float64, smooth bool) {
 	const h = 1.0 / 512
 	_, base := objective(trainer, decisions)
@@ -163,7 +164,8 @@ func numericGradient(trainer *Trainer, decisions []weighted, index uint32) (slop
 	return (up - down) / (above - below), slices.Equal(clippedUp, base) && slices.Equal(clippedDown, base)
 }
 
-// objective is the clipped surrogate, written down as in the paper, and for which decisions it is flat.
+// objective is the clipped surrogate, written down as in the paper, and for
+// which decisions it is flat.
 func objective(trainer *Trainer, decisions []weighted) (sum float64, clipped []bool) {
 	o := trainer.Options
 	for _, d := range decisions {
@@ -204,7 +206,8 @@ func TestBadSamplesAreRefusedAndChangeNothing(t *testing.T) {
 	} {
 		samples := slices.Clone(good)
 		last := &samples[len(samples)-1]
-		*last = TrainingSample{slices.Clone(last.Tokens), slices.Clone(last.LossMask), slices.Clone(last.SamplerLogprobs), slices.Clone(last.Advantages)}
+		*last = TrainingSample{slices.Clone(last.Tokens), slices.Clone(last.LossMask),
+			slices.Clone(last.SamplerLogprobs), slices.Clone(last.Advantages)}
 		spoil(last)
 		if _, err := trainer.Step(samples); err == nil {
 			t.Errorf("%s: was trained on", name)

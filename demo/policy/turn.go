@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// candidate is one thing that can be decided. Its text goes into the answer, its action token in front of it.
+// candidate is one thing that can be decided. Its text goes into the answer, its
+// action token in front of it.
 type candidate struct {
 	text     string
 	offset   float64 // fixed part of the logit: the uniform prior
@@ -18,7 +19,8 @@ type candidate struct {
 	index    int
 }
 
-// chooser picks one of the candidates; -1 gives up. Sampling and replaying a turn differ only in the chooser.
+// chooser picks one of the candidates; -1 gives up. Sampling and replaying a turn
+// differ only in the chooser.
 type chooser func(candidates []candidate) int
 
 const (
@@ -29,7 +31,8 @@ const (
 	answerBudget   = 8192 // bytes of an answer, unless the request sets a smaller limit
 )
 
-// turn is an answer in the making. It decides on a fork of the state, in which the edits that it asks for have already happened.
+// turn is an answer in the making. It decides on a fork of the state, in which the edits that it
+// asks for have already happened.
 type turn struct {
 	s      *state
 	choose chooser
@@ -111,7 +114,8 @@ func distinct(candidates []candidate) []candidate {
 	return out
 }
 
-// look lists every directory and reads every file that is known and was not looked at yet, all at once. What a search found comes first.
+// look lists every directory and reads every file that is known and was not looked at yet, all at
+// once. What a search found comes first.
 func (t *turn) look() {
 	calls := 0
 	read := func(names []string) {
@@ -144,10 +148,12 @@ func (t *turn) call(tool string, a arguments) {
 	}
 	id := fmt.Sprintf("call_%d_%d", t.s.turn, len(t.calls))
 	t.size += len(id) + len(tool) + len(text) + 3
-	t.calls = append(t.calls, ToolCall{ID: id, Type: "function", Function: Function{Name: tool, Arguments: string(text)}})
+	t.calls = append(t.calls, ToolCall{ID: id, Type: "function",
+		Function: Function{Name: tool, Arguments: string(text)}})
 }
 
-// searchWords are the longest words of the failing output, or of the instruction before there is one.
+// searchWords are the longest words of the failing output, or of the
+// instruction before there is one.
 func (s *state) searchWords() []string {
 	source := s.failWords
 	if len(source) == 0 {
@@ -171,7 +177,8 @@ func (s *state) searchWords() []string {
 func (t *turn) search() bool {
 	var candidates []candidate
 	for _, word := range t.s.searchWords() {
-		candidates = append(candidates, candidate{text: "Search for " + word, features: []feature{hashed("search word", word, 1)}})
+		candidates = append(candidates, candidate{text: "Search for " + word,
+			features: []feature{hashed("search word", word, 1)}})
 	}
 	chosen := t.decide(candidates)
 	if chosen == nil {
@@ -204,7 +211,8 @@ func (t *turn) runCommand(c *command) {
 func (t *turn) chooseCommand(commands []command) *command {
 	candidates := make([]candidate, len(commands))
 	for i, c := range commands {
-		candidates[i] = candidate{text: "Run `" + c.text + "`", offset: c.prior(), features: t.s.commandFeatures(c, i), index: i}
+		candidates[i] = candidate{text: "Run `" + c.text + "`", offset: c.prior(),
+			features: t.s.commandFeatures(c, i), index: i}
 	}
 	chosen := t.decide(candidates)
 	if chosen == nil {
@@ -213,8 +221,9 @@ func (t *turn) chooseCommand(commands []command) *command {
 	return &commands[chosen.index]
 }
 
-// currentCommand is the one that failed last on the workspace as it stands, for that is what has to pass. Before any has failed
-// one is chosen among those that were not run. nil with ok: there is nothing to run.
+// currentCommand is the one that failed last on the workspace as it stands, for that is what
+// has to pass. Before any has failed one is chosen among those that were not run. nil with ok:
+// there is nothing to run.
 func (t *turn) currentCommand() (c *command, ok bool) {
 	commands := t.s.commands()
 	if len(commands) == 0 || !t.s.can("run_terminal_cmd") {
@@ -312,12 +321,14 @@ func (t *turn) undo() {
 	}
 }
 
-// best is the try worth making for good: one that made the tests pass, else one with fewer failures; -1 when there is none.
+// best is the try worth making for good: one that made the tests pass, else one with fewer
+// failures; -1 when there is none.
 func (s *state) best() int {
 	found := -1
 	for i := range s.tries {
 		t := &s.tries[i]
-		if t.kept != s.kept || t.outcome != passed && t.outcome != improved || !slices.Equal(s.files[t.path].lines, t.before) {
+		if t.kept != s.kept || t.outcome != passed && t.outcome != improved ||
+			!slices.Equal(s.files[t.path].lines, t.before) {
 			continue
 		}
 		if found < 0 || t.outcome == passed && s.tries[found].outcome == improved {

@@ -53,7 +53,8 @@ func readTensor(file []byte, name string) ([]float32, error) {
 // Weights is the policy as trained so far, as a safetensors file.
 func (t *Trainer) Weights() ([]byte, error) {
 	var b bytes.Buffer
-	err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(weightsTensor, []int64{Dimension}, t.model.Weights)}, map[string]string{"format": "rondo-policy"})
+	err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(weightsTensor, []int64{Dimension},
+		t.model.Weights)}, map[string]string{"format": "rondo-policy"})
 	return b.Bytes(), err
 }
 
@@ -67,7 +68,8 @@ func (t *Trainer) Begin(file []byte) error {
 	return nil
 }
 
-// Save is the whole state of the trainer: Load of it goes on bit for bit as if nothing had happened.
+// Save is the whole state of the trainer: Load of it goes on bit for bit as
+// if nothing had happened.
 func (t *Trainer) Save() ([]byte, error) {
 	var b bytes.Buffer
 	step := binary.LittleEndian.AppendUint64(nil, uint64(t.step))

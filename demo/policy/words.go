@@ -2,7 +2,8 @@ package policy
 
 import "strings"
 
-// addWords collects the words of a text: runs of letters, at least three, in lower case; camelCase and snake_case are taken apart.
+// addWords collects the words of a text: runs of letters, at least three, in lower case; camelCase
+// and snake_case are taken apart.
 func addWords(words map[string]bool, text string) {
 	eachWord(text, func(word string) { words[word] = true })
 }

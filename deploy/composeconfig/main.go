@@ -1,6 +1,6 @@
-// Command composeconfig prints Compose files, later ones over earlier ones, as `docker compose config --format json` would: read strictly, with
-// its variables filled in and its defaults spelled out. It uses the loader of Docker Compose itself, and needs no
-// Docker.
+// Command composeconfig prints Compose files, later ones over earlier ones, as
+// `docker compose config --format json` would: read strictly, with its variables filled in and its
+// defaults spelled out. It uses the loader of Docker Compose itself, and needs no Docker.
 //
 //	composeconfig -env-file .env.example -profile demo,gateway compose.yaml
 package main

@@ -16,10 +16,13 @@ func BenchmarkFold(b *testing.B) {
 	w.start("g000001-0", 0)
 	for range 10 {
 		w.sampled("g000001-0", events.TurnSampled{
-			CompletionTokens: 500, TokenIDs: make([]int32, 500), PromptDelta: make([]int32, 800), Logprobs: make([]float32, 500), ToolCalls: calls([]string{"grep", "read_file"}),
+			CompletionTokens: 500, TokenIDs: make([]int32, 500), PromptDelta: make([]int32, 800),
+			Logprobs: make([]float32, 500), ToolCalls: calls([]string{"grep", "read_file"}),
 			Content: strings.Repeat("word ", 200), Reasoning: &events.Reasoning{Text: strings.Repeat("thought ", 100)},
 		})
-		w.event(events.ToolsCompletedType, "g000001-0", events.ToolsCompleted{Results: []events.ToolResult{{Name: "grep", Content: strings.Repeat("line\n", 200)}, {Name: "read_file", Content: strings.Repeat("line\n", 400)}}})
+		w.event(events.ToolsCompletedType, "g000001-0",
+			events.ToolsCompleted{Results: []events.ToolResult{{Name: "grep", Content: strings.Repeat("line\n", 200)},
+				{Name: "read_file", Content: strings.Repeat("line\n", 400)}}})
 	}
 	w.score("g000001-0", 1)
 	f := folded(b, []events.Event{opened})

@@ -41,7 +41,8 @@ func (w *written) open(change func(*runfile.RunConfig)) {
 
 func (w *written) start(id string, version int64) {
 	w.Helper()
-	w.event(events.RolloutStartedType, id, events.RolloutStarted{Group: events.GroupOf(id), Task: "fix", PolicyVersion: version})
+	w.event(events.RolloutStartedType, id, events.RolloutStarted{Group: events.GroupOf(id), Task: "fix",
+		PolicyVersion: version})
 }
 
 // turn samples tokens and asks for tools by their names.
@@ -55,7 +56,8 @@ func (w *written) sampled(id string, turn events.TurnSampled) {
 	w.event(events.TurnSampledType, id, turn)
 }
 
-// answer answers calls of tools by their names, "!grep" for one that failed; workspace is the change after it, "" for none.
+// answer answers calls of tools by their names, "!grep" for one that failed; workspace is the
+// change after it, "" for none.
 func (w *written) answer(id, workspace string, names ...string) {
 	w.Helper()
 	done := events.ToolsCompleted{Workspace: change(workspace)}

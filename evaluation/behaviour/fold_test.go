@@ -18,7 +18,8 @@ func TestRows(t *testing.T) {
 	w.start("g000002-0", 3)
 	w.start("g000002-1", 3)
 	w.start("g000002-2", 3)
-	w.sampled("g000001-0", events.TurnSampled{CompletionTokens: 100, PolicyVersion: 3, ToolCalls: calls([]string{"grep", "read_file"}), Reasoning: &events.Reasoning{Text: "ünö"}})
+	w.sampled("g000001-0", events.TurnSampled{CompletionTokens: 100, PolicyVersion: 3,
+		ToolCalls: calls([]string{"grep", "read_file"}), Reasoning: &events.Reasoning{Text: "ünö"}})
 	w.answer("g000001-0", "", "grep", "!read_file")
 	w.turn("g000001-0", 20)
 	w.turn("g000001-1", 40)
@@ -34,18 +35,23 @@ func TestRows(t *testing.T) {
 		t.Fatalf("%+v", rows)
 	}
 	first, second := rows[0], rows[1]
-	same(t, "versions", []int64{first.FirstVersion, first.LastVersion, second.FirstVersion, second.LastVersion}, []int64{0, 0, 3, 3})
+	same(t, "versions", []int64{first.FirstVersion, first.LastVersion, second.FirstVersion, second.LastVersion},
+		[]int64{0, 0, 3, 3})
 	same(t, "counts", []int{first.Started, first.Scored, first.Failed, first.InFlight}, []int{2, 2, 0, 0})
-	same(t, "counts of version 3", []int{second.Started, second.Scored, second.Failed, second.InFlight}, []int{3, 1, 1, 1})
+	same(t, "counts of version 3", []int{second.Started, second.Scored, second.Failed, second.InFlight},
+		[]int{3, 1, 1, 1})
 	same(t, "turns", first.Turns, &Figure{Rollouts: 2, Mean: 1.5, Median: 1, P90: 2})
 	same(t, "tokens", first.SampledTokens, &Figure{Rollouts: 2, Mean: 80, Median: 40, P90: 120})
 	same(t, "tokens of version 3", second.SampledTokens, &Figure{Rollouts: 1, Mean: 7, Median: 7, P90: 7})
 	same(t, "reasoning", first.ReasoningCharacters, &Figure{Rollouts: 2, Mean: 1.5, Median: 0, P90: 3})
 	if !near(first.ReasoningTurnShare, 1./3) || !near(second.ReasoningTurnShare, 0) {
-		t.Error("shares of turns with reasoning:", spelled(first.ReasoningTurnShare), spelled(second.ReasoningTurnShare))
+		t.Error("shares of turns with reasoning:", spelled(first.ReasoningTurnShare),
+			spelled(second.ReasoningTurnShare))
 	}
-	if !near(first.CallsPerTurn, 2) || !near(first.ParallelTurnShare, 1) || !near(first.FailedCallShare, 0.5) || second.CallsPerTurn != nil || second.FailedCallShare != nil {
-		t.Errorf("calls: %s, %s, %s", spelled(first.CallsPerTurn), spelled(first.ParallelTurnShare), spelled(first.FailedCallShare))
+	if !near(first.CallsPerTurn, 2) || !near(first.ParallelTurnShare, 1) || !near(first.FailedCallShare, 0.5) ||
+		second.CallsPerTurn != nil || second.FailedCallShare != nil {
+		t.Errorf("calls: %s, %s, %s", spelled(first.CallsPerTurn), spelled(first.ParallelTurnShare),
+			spelled(first.FailedCallShare))
 	}
 	if !near(first.Reward, 0.5) || !near(second.Reward, 0.5) {
 		t.Error("rewards:", spelled(first.Reward), spelled(second.Reward))
@@ -64,7 +70,8 @@ func TestUnsaid(t *testing.T) {
 		w.event(events.RolloutFinishedType, "g000001-0", events.RolloutFinished{Samples: 1, TextOnly: true})
 		w.event(events.RolloutScoredType, "g000001-0", events.RolloutScored{})
 		row := w.row()
-		if row.SampledTokens != nil || row.Samples != nil || row.ReasoningTurnShare != nil || row.ReasoningCharacters != nil || row.StopReasons != nil || row.Effort != nil || row.LengthPenalty != nil {
+		if row.SampledTokens != nil || row.Samples != nil || row.ReasoningTurnShare != nil ||
+			row.ReasoningCharacters != nil || row.StopReasons != nil || row.Effort != nil || row.LengthPenalty != nil {
 			t.Errorf("%+v", row)
 		}
 		same(t, "turns", row.Turns, &Figure{Rollouts: 1, Mean: 2, Median: 2, P90: 2})
@@ -76,7 +83,8 @@ func TestUnsaid(t *testing.T) {
 			w.start("g000001-0", 0)
 			w.sampled("g000001-0", events.TurnSampled{TokenIDs: make([]int32, n), Logprobs: make([]float32, n)})
 			w.score("g000001-0", 0)
-			same(t, "tokens", w.row().SampledTokens, &Figure{Rollouts: 1, Mean: float64(n), Median: int64(n), P90: int64(n)})
+			same(t, "tokens", w.row().SampledTokens, &Figure{Rollouts: 1, Mean: float64(n),
+				Median: int64(n), P90: int64(n)})
 		}
 	})
 	t.Run("a run that only began", func(t *testing.T) {
@@ -88,7 +96,8 @@ func TestUnsaid(t *testing.T) {
 	})
 }
 
-// TestCallsBeforeEdit: the first edit is the first call of a turn that changed the workspace whose tool may change it.
+// TestCallsBeforeEdit: the first edit is the first call of a turn that changed the workspace
+// whose tool may change it.
 func TestCallsBeforeEdit(t *testing.T) {
 	const id = "g000001-0"
 	renamed := func(c *runfile.RunConfig) {
@@ -105,18 +114,54 @@ func TestCallsBeforeEdit(t *testing.T) {
 			w.answer(id, "", "grep", "read_file")
 			w.answer(id, "a", "read_file", "search_replace", "write")
 		}, 3},
-		"a second edit":                  {nil, func(w *written) { w.answer(id, "a", "grep", "write"); w.answer(id, "b", "write") }, 1},
-		"a command that only reads":      {nil, func(w *written) { w.answer(id, "", "run_terminal_cmd"); w.answer(id, "a", "run_terminal_cmd") }, 1},
-		"an edit that failed":            {nil, func(w *written) { w.answer(id, "", "!search_replace"); w.answer(id, "a", "search_replace") }, 1},
-		"never":                          {nil, func(w *written) { w.answer(id, "", "grep") }, -1},
-		"a tool that is not there":       {nil, func(w *written) { w.answer(id, "a", "!edit", "write") }, 1},
-		"by another name":                {renamed, func(w *written) { w.answer(id, "a", "grep", "write", "create_file") }, 2},
-		"notes are no edit":              {renamed, func(w *written) { w.answer(id, "a", "todo_write", "run_terminal_cmd") }, 1},
-		"left in the background":         {nil, func(w *written) { w.answer(id, "", "run_terminal_cmd"); w.answer(id, "a", "grep") }, -1},
-		"a tool of the run's own":        {func(c *runfile.RunConfig) { c.Tools.Add = []toolset.Added{{Name: "fmt", Command: []string{"fmt"}}} }, func(w *written) { w.answer(id, "a", "grep", "fmt") }, 1},
-		"a set that is not known":        {func(c *runfile.RunConfig) { c.Tools.Set = "later" }, func(w *written) { w.answer(id, "a", "write") }, -1},
-		"files of a step are no edit":    {nil, func(w *written) { laid(w, id, "laid"); w.answer(id, "laid", "grep"); w.answer(id, "a", "write") }, 1},
-		"an edit before a step is ended": {nil, func(w *written) { w.answer(id, "a", "write"); laid(w, id, "laid"); w.answer(id, "b", "grep", "write") }, 0},
+		"a second edit": {nil, func(w *written) {
+			w.answer(id, "a", "grep",
+				"write")
+			w.answer(id, "b", "write")
+		}, 1},
+		"a command that only reads": {nil, func(w *written) {
+			w.answer(id, "", "run_terminal_cmd")
+			w.answer(id,
+				"a", "run_terminal_cmd")
+		}, 1},
+		"an edit that failed": {nil, func(w *written) {
+			w.answer(id, "", "!search_replace")
+			w.answer(id,
+				"a", "search_replace")
+		}, 1},
+		"never":                    {nil, func(w *written) { w.answer(id, "", "grep") }, -1},
+		"a tool that is not there": {nil, func(w *written) { w.answer(id, "a", "!edit", "write") }, 1},
+		"by another name": {renamed, func(w *written) {
+			w.answer(id, "a", "grep", "write",
+				"create_file")
+		}, 2},
+		"notes are no edit": {renamed, func(w *written) {
+			w.answer(id, "a", "todo_write",
+				"run_terminal_cmd")
+		}, 1},
+		"left in the background": {nil, func(w *written) {
+			w.answer(id, "",
+				"run_terminal_cmd")
+			w.answer(id, "a", "grep")
+		}, -1},
+		"a tool of the run's own": {func(c *runfile.RunConfig) {
+			c.Tools.Add = []toolset.Added{{Name: "fmt",
+				Command: []string{"fmt"}}}
+		}, func(w *written) { w.answer(id, "a", "grep", "fmt") }, 1},
+		"a set that is not known": {func(c *runfile.RunConfig) { c.Tools.Set = "later" },
+			func(w *written) { w.answer(id, "a", "write") }, -1},
+		"files of a step are no edit": {nil, func(w *written) {
+			laid(w, id, "laid")
+			w.answer(id, "laid",
+				"grep")
+			w.answer(id, "a", "write")
+		}, 1},
+		"an edit before a step is ended": {nil, func(w *written) {
+			w.answer(id, "a", "write")
+			laid(w, id,
+				"laid")
+			w.answer(id, "b", "grep", "write")
+		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &written{TB: t}
@@ -135,7 +180,8 @@ func TestCallsBeforeEdit(t *testing.T) {
 		w := &written{TB: t}
 		w.open(nil)
 		w.event(events.RolloutStartedType, "g000002-0", events.RolloutStarted{Origin: &events.Origin{Rollout: id}})
-		w.event(events.RolloutCopiedType, "g000002-0", events.RolloutCopied{Turns: []events.TurnSampled{{CompletionTokens: 9}}})
+		w.event(events.RolloutCopiedType, "g000002-0",
+			events.RolloutCopied{Turns: []events.TurnSampled{{CompletionTokens: 9}}})
 		w.start(events.ExternalPrefix+"1-0", 0)
 		for _, id := range []string{"g000002-0", events.ExternalPrefix + "1-0"} {
 			w.turn(id, 5, "write")
@@ -156,7 +202,8 @@ func laid(w *written, id, workspace string) {
 	w.event(events.StepScoredType, id, events.StepScored{Workspace: change(workspace)})
 }
 
-// TestSamples: samples are those of the trajectory, and later ones begin for a cause, of which a later version may know others.
+// TestSamples: samples are those of the trajectory, and later ones begin for a cause, of which a
+// later version may know others.
 func TestSamples(t *testing.T) {
 	w := &written{TB: t}
 	w.open(nil)
@@ -165,10 +212,13 @@ func TestSamples(t *testing.T) {
 		w.sampled("g000001-0", events.TurnSampled{Turn: i, CompletionTokens: 1, NewSegment: true, SegmentCause: cause})
 	}
 	for i, rule := range []string{"titles", "small", "titles", "kept"} {
-		w.sampled("g000001-0", events.TurnSampled{Turn: 5 + i, CompletionTokens: 10, Conversation: &events.Conversation{Rule: rule, Masked: rule != "kept"}})
+		w.sampled("g000001-0", events.TurnSampled{Turn: 5 + i, CompletionTokens: 10,
+			Conversation: &events.Conversation{Rule: rule, Masked: rule != "kept"}})
 	}
-	w.sampled("g000001-0", events.TurnSampled{Turn: 9, CompletionTokens: 7, TextOnly: true, Conversation: &events.Conversation{Rule: "small", Masked: true, Model: "small-1"}})
-	w.event(events.RolloutFinishedType, "g000001-0", events.RolloutFinished{Samples: 5, Sampled: 14, Constrained: 1, StopReason: events.StopContext})
+	w.sampled("g000001-0", events.TurnSampled{Turn: 9, CompletionTokens: 7, TextOnly: true,
+		Conversation: &events.Conversation{Rule: "small", Masked: true, Model: "small-1"}})
+	w.event(events.RolloutFinishedType, "g000001-0", events.RolloutFinished{Samples: 5, Sampled: 14, Constrained: 1,
+		StopReason: events.StopContext})
 	w.event(events.RolloutScoredType, "g000001-0", events.RolloutScored{})
 	row := w.row()
 	same(t, "samples", row.Samples, &Figure{Rollouts: 1, Mean: 5, Median: 5, P90: 5})
@@ -187,11 +237,16 @@ func TestEffort(t *testing.T) {
 		scored     events.RolloutScored
 		mean, less float64
 	}{
-		"weighted":    {runfile.Scoring{Weights: map[string]float64{"reward": 1, "effort": -0.5}}, events.RolloutScored{Reward: 0.875, Components: map[string]float64{"reward": 1, "effort": 0.25}}, 0.25, -0.125},
-		"no weight":   {runfile.Scoring{}, events.RolloutScored{Reward: 1, Components: map[string]float64{"reward": 1, "effort": 0.25}}, 0.25, 0},
-		"a threshold": {runfile.Scoring{Weights: map[string]float64{"reward": 1, "effort": -1}, Threshold: &threshold}, events.RolloutScored{Components: map[string]float64{"reward": 1, "effort": 0.75}}, 0.75, -1},
+		"weighted": {runfile.Scoring{Weights: map[string]float64{"reward": 1, "effort": -0.5}},
+			events.RolloutScored{Reward: 0.875, Components: map[string]float64{"reward": 1, "effort": 0.25}}, 0.25,
+			-0.125},
+		"no weight": {runfile.Scoring{}, events.RolloutScored{Reward: 1,
+			Components: map[string]float64{"reward": 1, "effort": 0.25}}, 0.25, 0},
+		"a threshold": {runfile.Scoring{Weights: map[string]float64{"reward": 1, "effort": -1}, Threshold: &threshold},
+			events.RolloutScored{Components: map[string]float64{"reward": 1, "effort": 0.75}}, 0.75, -1},
 		"a forfeit": {runfile.Scoring{Weights: map[string]float64{"reward": 1, "effort": -0.5}},
-			events.RolloutScored{Reward: -0.25, Forfeit: &events.Forfeit{Class: "oom"}, Components: map[string]float64{"reward": 0, "effort": 0.5}}, 0.5, -0.25},
+			events.RolloutScored{Reward: -0.25, Forfeit: &events.Forfeit{Class: "oom"},
+				Components: map[string]float64{"reward": 0, "effort": 0.5}}, 0.5, -0.25},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &written{TB: t}
@@ -199,13 +254,16 @@ func TestEffort(t *testing.T) {
 			w.start("g000001-0", 0)
 			w.event(events.RolloutScoredType, "g000001-0", c.scored)
 			w.start("g000001-1", 0)
-			w.event(events.RolloutScoredType, "g000001-1", events.RolloutScored{Components: map[string]float64{"reward": 0}}) // nothing was measured of it
+			// nothing was measured of it
+			w.event(events.RolloutScoredType, "g000001-1",
+				events.RolloutScored{Components: map[string]float64{"reward": 0}})
 			same(t, "effort", w.row().Effort, &Effort{Rollouts: 1, Mean: c.mean, RewardChange: c.less})
 		})
 	}
 }
 
-// TestLengthPenalty: what shaping takes from rewards counts once groups are complete, and not where rewards are shuffled.
+// TestLengthPenalty: what shaping takes from rewards counts once groups are complete, and not
+// where rewards are shuffled.
 func TestLengthPenalty(t *testing.T) {
 	write := func(change func(*runfile.RunConfig)) Row {
 		w := &written{TB: t}
@@ -215,7 +273,8 @@ func TestLengthPenalty(t *testing.T) {
 			w.score(id, 1)
 		}
 		w.event(events.GroupCompletedType, "g000001", events.GroupCompleted{Members: []events.Member{
-			{Rollout: "g000001-0", Reward: 1, Shaped: 0.75}, {Rollout: "g000001-1", Reward: 1, Shaped: 0.5}, {Rollout: "g000001-2", Failed: true},
+			{Rollout: "g000001-0", Reward: 1, Shaped: 0.75}, {Rollout: "g000001-1", Reward: 1, Shaped: 0.5},
+			{Rollout: "g000001-2", Failed: true},
 		}})
 		return w.fold().Rows()[0]
 	}
@@ -232,7 +291,8 @@ func TestLengthPenalty(t *testing.T) {
 	}
 }
 
-// TestStrangeEvents: an event that cannot be read is an error that names it; others do not belong to the fold.
+// TestStrangeEvents: an event that cannot be read is an error that names it; others
+// do not belong to the fold.
 func TestStrangeEvents(t *testing.T) {
 	w := &written{TB: t}
 	w.open(nil)
@@ -244,7 +304,8 @@ func TestStrangeEvents(t *testing.T) {
 	same(t, "row", w.row(), Row{FirstVersion: 1, LastVersion: 1, Started: 1, InFlight: 1})
 	f := w.fold()
 	e := w.list[1]
-	for _, typ := range []events.Type{events.TurnSampledType, events.ToolsCompletedType, events.StepScoredType, events.RolloutFinishedType, events.RolloutScoredType, events.RunOpenedType} {
+	for _, typ := range []events.Type{events.TurnSampledType, events.ToolsCompletedType, events.StepScoredType,
+		events.RolloutFinishedType, events.RolloutScoredType, events.RunOpenedType} {
 		e.Type, e.Entity, e.Data = typ, "g000001-0", []byte(`{"turn": `)
 		if err := apply(f, e); err == nil || !strings.Contains(err.Error(), e.ID) {
 			t.Errorf("%s: %v", typ, err)

@@ -12,8 +12,10 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// chains are the events of random rollouts, each in its own order, and the end of the group that all of them are in.
-func chains(t testing.TB, rng *rand.Rand, rollouts int) (opened events.Event, all [][]events.Event, completed events.Event) {
+// chains are the events of random rollouts, each in its own order, and the end of the group
+// that all of them are in.
+func chains(t testing.TB, rng *rand.Rand, rollouts int) (opened events.Event, all [][]events.Event,
+	completed events.Event) {
 	run := &written{TB: t}
 	run.open(func(c *runfile.RunConfig) {
 		c.Shaping.Length = &runfile.LengthPenalty{Turns: 1}
@@ -26,16 +28,19 @@ func chains(t testing.TB, rng *rand.Rand, rollouts int) (opened events.Event, al
 		w.start(id, rng.Int64N(4))
 		for range rng.IntN(6) {
 			w.sampled(id, events.TurnSampled{
-				CompletionTokens: rng.IntN(5000), SegmentCause: fmt.Sprint("cause ", rng.IntN(2*maxNames)), Reasoning: &events.Reasoning{Text: string(make([]byte, rng.IntN(900)))},
+				CompletionTokens: rng.IntN(5000), SegmentCause: fmt.Sprint("cause ", rng.IntN(2*maxNames)),
+				Reasoning: &events.Reasoning{Text: string(make([]byte, rng.IntN(900)))},
 			})
 			w.answer(id, []string{"", "a"}[rng.IntN(2)], "grep", []string{"write", "!read_file"}[rng.IntN(2)])
 		}
 		reward := rng.NormFloat64() * math.Pow(10, float64(rng.IntN(30))) // whose sum depends on their order
-		w.event(events.RolloutFinishedType, id, events.RolloutFinished{StopReason: fmt.Sprint("reason ", rng.IntN(2*maxNames)), Samples: rng.IntN(4)})
+		w.event(events.RolloutFinishedType, id, events.RolloutFinished{StopReason: fmt.Sprint("reason ",
+			rng.IntN(2*maxNames)), Samples: rng.IntN(4)})
 		if rng.IntN(8) == 0 {
 			w.event(events.RolloutFailedType, id, events.RolloutFailed{})
 		} else {
-			w.event(events.RolloutScoredType, id, events.RolloutScored{Reward: reward, Components: map[string]float64{"reward": rng.Float64(), "effort": rng.Float64()}})
+			w.event(events.RolloutScoredType, id, events.RolloutScored{Reward: reward,
+				Components: map[string]float64{"reward": rng.Float64(), "effort": rng.Float64()}})
 		}
 		members = append(members, events.Member{Rollout: id, Reward: reward, Shaped: reward - rng.Float64()})
 		all = append(all, w.list)
@@ -61,7 +66,8 @@ func interleaved(rng *rand.Rand, all [][]events.Event) (list []events.Event) {
 	return list
 }
 
-// TestOrder: rows do not depend on the order in which events of different rollouts come, whether or not versions are put together.
+// TestOrder: rows do not depend on the order in which events of different rollouts come, whether or
+// not versions are put together.
 func TestOrder(t *testing.T) {
 	for seed := range uint64(5) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -88,7 +94,8 @@ func difference(got, want []Row) string {
 		for k := range reflect.TypeFor[Row]().NumField() {
 			a, b := reflect.ValueOf(got[i]).Field(k).Interface(), reflect.ValueOf(want[i]).Field(k).Interface()
 			if !reflect.DeepEqual(a, b) {
-				return fmt.Sprintf("row %d, %s: %s, then %s", i, reflect.TypeFor[Row]().Field(k).Name, spelled(a), spelled(b))
+				return fmt.Sprintf("row %d, %s: %s, then %s", i,
+					reflect.TypeFor[Row]().Field(k).Name, spelled(a), spelled(b))
 			}
 		}
 	}
@@ -105,7 +112,8 @@ func TestMemory(t *testing.T) {
 	}
 	for version, tally := range f.versions {
 		if len(tally.stops) != maxNames+1 || len(tally.newSamples) != maxNames+1 || tally.stops[otherName] == 0 {
-			t.Errorf("version %d: %d stop reasons, %d causes, %d others", version, len(tally.stops), len(tally.newSamples), tally.stops[otherName])
+			t.Errorf("version %d: %d stop reasons, %d causes, %d others", version, len(tally.stops),
+				len(tally.newSamples), tally.stops[otherName])
 		}
 	}
 	var s spread
@@ -123,7 +131,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestSpread: quantiles are those of the sorted numbers, exactly where these are small, and within 0.2 %.
+// TestSpread: quantiles are those of the sorted numbers, exactly where these are
+// small, and within 0.2 %.
 func TestSpread(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	for _, most := range []int64{2, exact, 5000, 1 << 40, math.MaxInt64} {
@@ -159,14 +168,17 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestTotal: a mean of floats is exact up to its last rounding, and no number that a log can hold is too large for it.
+// TestTotal: a mean of floats is exact up to its last rounding, and no number that a log can
+// hold is too large for it.
 func TestTotal(t *testing.T) {
 	for _, c := range []struct {
 		values []float64
 		want   float64
 	}{
-		{[]float64{1e100, 1, -1e100}, 1. / 3}, {[]float64{0.1, 0.1, 0.1}, 0.1}, {[]float64{math.MaxFloat64, math.MaxFloat64}, math.MaxFloat64},
-		{[]float64{math.MaxFloat64, math.SmallestNonzeroFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64}, 0}, {[]float64{1, math.Inf(1), math.NaN()}, 1},
+		{[]float64{1e100, 1, -1e100}, 1. / 3}, {[]float64{0.1, 0.1, 0.1}, 0.1},
+		{[]float64{math.MaxFloat64, math.MaxFloat64}, math.MaxFloat64},
+		{[]float64{math.MaxFloat64, math.SmallestNonzeroFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64}, 0},
+		{[]float64{1, math.Inf(1), math.NaN()}, 1},
 	} {
 		var sum total
 		for _, v := range c.values {

@@ -36,9 +36,10 @@ type Rollout struct {
 	// why they began.
 	Samples    int64
 	NewSamples map[string]int
-	// Trainable is how many of the sampled tokens stand in samples, and were neither masked nor constrained. Masked counts
-	// those of conversations that are not trained on, by the rule of the run that says so, and Others those
-	// that another model than the policy has sampled, by its name.
+	// Trainable is how many of the sampled tokens stand in samples, and were neither
+	// masked nor constrained. Masked counts those of conversations that are not trained
+	// on, by the rule of the run that says so, and Others those that another model than
+	// the policy has sampled, by its name.
 	Trainable  int64
 	Masked     map[string]int
 	Others     map[string]int
@@ -129,7 +130,9 @@ func (t *Tracker) opened() {
 	t.changes = nil
 	set, err := tools.NewSet(t.run.Config.ToolSettings())
 	if err != nil || t.run.Config.Agent != nil {
-		return // an agent's tools are its own; a tool of another version of Rondo: what it changes is not known, and all else is
+		// an agent's tools are its own; a tool of another version of Rondo: what it changes is
+		// not known, and all else is
+		return
 	}
 	t.changes = map[string]bool{}
 	for _, d := range set.Definitions() {

@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// Figure is how a number is spread over the rollouts that have it. Median and P90 are exact up to 511, and off by less than 0.2 % above.
+// Figure is how a number is spread over the rollouts that have it. Median and P90 are exact up to
+// 511, and off by less than 0.2 % above.
 type Figure struct {
 	Rollouts int     `json:"rollouts"`
 	Mean     float64 `json:"mean"`
@@ -18,7 +19,8 @@ type Figure struct {
 	P90      int64   `json:"p90"`
 }
 
-// spread counts whole numbers in bins, of which there are at most 14,336, however many numbers there are.
+// spread counts whole numbers in bins, of which there are at most 14,336,
+// however many numbers there are.
 type spread struct {
 	bins []bin // in order
 	n    int

@@ -7,8 +7,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// Row is how a policy behaves, at one version or at several that follow each other. What the log does not say is absent. All figures are
-// of the scored rollouts.
+// Row is how a policy behaves, at one version or at several that follow each other. What the log
+// does not say is absent. All figures are of the scored rollouts.
 type Row struct {
 	FirstVersion int64 `json:"first_version"` // at dispatch
 	LastVersion  int64 `json:"last_version"`
@@ -20,20 +20,25 @@ type Row struct {
 	Reward        *float64 `json:"reward,omitempty"`
 	Turns         *Figure  `json:"turns,omitempty"`
 	SampledTokens *Figure  `json:"sampled_tokens,omitempty"`
-	// ReasoningTurnShare is the part of the turns that have reasoning; ReasoningCharacters are those of a rollout.
+	// ReasoningTurnShare is the part of the turns that have reasoning;
+	// ReasoningCharacters are those of a rollout.
 	ReasoningTurnShare  *float64 `json:"reasoning_turn_share,omitempty"`
 	ReasoningCharacters *Figure  `json:"reasoning_characters,omitempty"`
-	// CallsPerTurn is of the turns that have calls, ParallelTurnShare the part of these that have several.
+	// CallsPerTurn is of the turns that have calls, ParallelTurnShare the part of
+	// these that have several.
 	CallsPerTurn      *float64 `json:"calls_per_turn,omitempty"`
 	ParallelTurnShare *float64 `json:"parallel_turn_share,omitempty"`
-	// CallsBeforeEdit are those before the first call that changed the workspace, of the rollouts that have changed it.
+	// CallsBeforeEdit are those before the first call that changed the workspace, of the
+	// rollouts that have changed it.
 	CallsBeforeEdit *Figure `json:"calls_before_edit,omitempty"`
 	// FailedCallShare is of the calls that were answered.
 	FailedCallShare *float64 `json:"failed_call_share,omitempty"`
 	Samples         *Figure  `json:"samples,omitempty"`
-	// TrainableShare is the part of the sampled tokens that stand in samples and were neither masked nor constrained.
+	// TrainableShare is the part of the sampled tokens that stand in samples and were
+	// neither masked nor constrained.
 	TrainableShare *float64 `json:"trainable_share,omitempty"`
-	// MaskedTokens counts the sampled tokens of conversations that are not trained on, by the rule of the run that says so.
+	// MaskedTokens counts the sampled tokens of conversations that are not trained on, by the rule
+	// of the run that says so.
 	MaskedTokens map[string]int `json:"masked_tokens,omitempty"`
 	// OtherModels counts those that another model than the policy has sampled, by its name.
 	OtherModels map[string]int `json:"other_models,omitempty"`
@@ -41,7 +46,8 @@ type Row struct {
 	NewSamples  map[string]int `json:"new_samples,omitempty"`
 	StopReasons map[string]int `json:"stop_reasons,omitempty"`
 	Effort      *Effort        `json:"effort,omitempty"`
-	// LengthPenalty is the mean of what shaping took from, or gave to, the rewards of completed groups.
+	// LengthPenalty is the mean of what shaping took from, or gave to, the
+	// rewards of completed groups.
 	LengthPenalty *float64 `json:"length_penalty,omitempty"`
 }
 
@@ -53,7 +59,8 @@ type Effort struct {
 	RewardChange float64 `json:"reward_change"`
 }
 
-// Tally counts rollouts. The order in which they are added does not matter. The zero value has none.
+// Tally counts rollouts. The order in which they are added does not matter.
+// The zero value has none.
 type Tally struct {
 	versions                                 [2]int64
 	started, scored, failed                  int
@@ -85,7 +92,8 @@ func (t *Tally) Add(r Rollout) {
 	t.turns.add(int64(r.Turns))
 	if r.SampledTokens > 0 {
 		t.tokens.add(r.SampledTokens)
-		t.sampled, t.trainable = events.AddTokens(t.sampled, r.SampledTokens), events.AddTokens(t.trainable, min(r.Trainable, r.SampledTokens))
+		t.sampled, t.trainable = events.AddTokens(t.sampled, r.SampledTokens),
+			events.AddTokens(t.trainable, min(r.Trainable, r.SampledTokens))
 	}
 	t.characters.add(r.Characters)
 	t.thinking += int64(r.ThinkingTurns)
@@ -150,15 +158,18 @@ func (t *Tally) merge(o *Tally) {
 // Row is what the tally comes to.
 func (t *Tally) Row() Row { return t.row(t.thinking > 0) }
 
-// row leaves out thoughts where nothing that is shown beside it has any: whether a model has none, or its server gives none, is not on the log.
+// row leaves out thoughts where nothing that is shown beside it has any: whether a model has none,
+// or its server gives none, is not on the log.
 func (t *Tally) row(thoughts bool) Row {
 	r := Row{
-		FirstVersion: t.versions[0], LastVersion: t.versions[1], Started: t.started, Scored: t.scored, Failed: t.failed, InFlight: t.started - t.scored - t.failed,
-		Reward: t.reward.mean(), Turns: t.turns.figure(), SampledTokens: t.tokens.figure(),
+		FirstVersion: t.versions[0], LastVersion: t.versions[1], Started: t.started, Scored: t.scored, Failed: t.failed,
+		InFlight: t.started - t.scored - t.failed,
+		Reward:   t.reward.mean(), Turns: t.turns.figure(), SampledTokens: t.tokens.figure(),
 		CallsPerTurn: share(t.calls, t.calling), ParallelTurnShare: share(t.parallel, t.calling),
 		CallsBeforeEdit: t.edit.figure(), FailedCallShare: share(t.failedCalls, t.answered),
 		Samples: t.samples.figure(), TrainableShare: share(t.trainable, t.sampled),
-		MaskedTokens: maps.Clone(t.masked), OtherModels: maps.Clone(t.others), NewSamples: maps.Clone(t.newSamples), StopReasons: maps.Clone(t.stops), LengthPenalty: t.penalty.mean(),
+		MaskedTokens: maps.Clone(t.masked), OtherModels: maps.Clone(t.others), NewSamples: maps.Clone(t.newSamples),
+		StopReasons: maps.Clone(t.stops), LengthPenalty: t.penalty.mean(),
 	}
 	if thoughts {
 		r.ReasoningTurnShare, r.ReasoningCharacters = share(t.thinking, t.turns.sum), t.characters.figure()
@@ -185,8 +196,9 @@ const (
 	otherName = "other"
 )
 
-// count counts a name in a map that begins as nil; "" is nothing to count. Of too many names the last ones in the alphabet are counted as other:
-// which ones these are does not follow from the order of events.
+// count counts a name in a map that begins as nil; "" is nothing to count. Of too many names
+// the last ones in the alphabet are counted as other: which ones these are does not follow
+// from the order of events.
 func count(counts map[string]int, name string, n int) map[string]int {
 	if name == "" {
 		return counts

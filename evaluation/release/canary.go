@@ -16,8 +16,10 @@ import (
 // maxSources bounds the runs of a canary.
 const maxSources = 256
 
-// readCanary reads the rollouts that a promotion has divided, in the runs and up to the sequences that a judgement names.
-func readCanary(ctx context.Context, log eventlog.Reader, policy string, j events.WeightsJudged) (version, against []evaluation.Attempt, err error) {
+// readCanary reads the rollouts that a promotion has divided, in the runs and up to the
+// sequences that a judgement names.
+func readCanary(ctx context.Context, log eventlog.Reader, policy string,
+	j events.WeightsJudged) (version, against []evaluation.Attempt, err error) {
 	given, err := log.Event(ctx, events.Catalogue, j.Promotion)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the promotion at sequence %d: %w", j.Promotion, err)
@@ -27,7 +29,8 @@ func readCanary(ctx context.Context, log eventlog.Reader, policy string, j event
 		return nil, nil, err
 	}
 	if given.Entity != policy || p.Version != j.Version || p.Before != j.Against || p.Share == 0 {
-		return nil, nil, fmt.Errorf("sequence %d gives no share to version %d of %s beside version %d", j.Promotion, j.Version, policy, j.Against)
+		return nil, nil, fmt.Errorf("sequence %d gives no share to version %d of %s beside version %d", j.Promotion,
+			j.Version, policy, j.Against)
 	}
 	for _, source := range j.Sources {
 		f, err := evaluation.ReadThrough(ctx, log, source.Run, source.Through)
@@ -43,7 +46,8 @@ func readCanary(ctx context.Context, log eventlog.Reader, policy string, j event
 	return version, against, nil
 }
 
-// produces reports whether a run's rollouts get their version by promotions. Evaluations are no production.
+// produces reports whether a run's rollouts get their version by promotions.
+// Evaluations are no production.
 func produces(cfg runfile.RunConfig, policy string) bool {
 	return cfg.Policy == policy && cfg.PolicyVersion == nil && cfg.Epochs == 0
 }
@@ -60,7 +64,8 @@ type Production struct {
 
 // NewProduction watches the runs that are named, or all that produce with the policy.
 func NewProduction(log eventlog.Reader, policy string, given Fact[events.WeightsPromoted], only []string) *Production {
-	return &Production{log: log, policy: policy, given: given, only: only, runs: map[string]*evaluation.Recorded{}, passed: map[string]bool{}}
+	return &Production{log: log, policy: policy, given: given, only: only, runs: map[string]*evaluation.Recorded{},
+		passed: map[string]bool{}}
 }
 
 // Count reads what has come, and counts the outcomes of the version and of the other one.

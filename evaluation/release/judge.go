@@ -1,5 +1,6 @@
-// Package release decides when a version of a policy takes the place of another one: after an evaluation on held-out tasks, and a comparison of rollouts in production. It is
-// pure but for what it reads from the log: the same facts always lead to the same judgement.
+// Package release decides when a version of a policy takes the place of another one: after an
+// evaluation on held-out tasks, and a comparison of rollouts in production. It is pure but for what
+// it reads from the log: the same facts always lead to the same judgement.
 package release
 
 import (
@@ -21,7 +22,8 @@ const (
 	failed = "failed"
 )
 
-// Judge fills in the figures and the verdict of a judgement whose versions, stage, rules and sources are named. Judging and checking a judgement both call it.
+// Judge fills in the figures and the verdict of a judgement whose versions, stage, rules and
+// sources are named. Judging and checking a judgement both call it.
 func Judge(ctx context.Context, log eventlog.Reader, policy string, j *events.WeightsJudged) error {
 	j.Figures, j.Reasons, j.Verdict = nil, nil, ""
 	if j.Stage == events.JudgedCanary {
@@ -42,7 +44,8 @@ func Judge(ctx context.Context, log eventlog.Reader, policy string, j *events.We
 			return err
 		}
 		of := []int64{j.Version, j.Against}[i]
-		if f.Config.Policy != policy || f.Config.PolicyVersion == nil || *f.Config.PolicyVersion != of || f.Config.Epochs == 0 {
+		if f.Config.Policy != policy || f.Config.PolicyVersion == nil ||
+			*f.Config.PolicyVersion != of || f.Config.Epochs == 0 {
 			return fmt.Errorf("run %s is no evaluation of %s@%d", source.Run, policy, of)
 		}
 		sides[i], _ = f.Attempts()
@@ -66,7 +69,9 @@ func judgeGate(j *events.WeightsJudged, version, against []evaluation.Attempt, m
 		return nil
 	}
 	if least := leastTasks(j.Rules.Confidence); c.Reward.Tasks < least {
-		j.Verdict, j.Reasons = events.JudgedNoResult, []string{fmt.Sprintf("both tried %d tasks: fewer than %d can't show a loss, not even one on each of them", c.Reward.Tasks, least)}
+		j.Verdict, j.Reasons = events.JudgedNoResult, []string{fmt.Sprintf(
+			"both tried %d tasks: fewer than %d can't show a loss, not even one on each of them", c.Reward.Tasks,
+			least)}
 		return nil
 	}
 	j.Figures = []events.JudgedFigure{figure(ByReward, c.Reward), figure(ByPass, c.PassAt[0])}
@@ -74,7 +79,8 @@ func judgeGate(j *events.WeightsJudged, version, against []evaluation.Attempt, m
 	return nil
 }
 
-// leastTasks is how many tasks it takes for a loss to be significant. The paired test swaps the signs of n tasks' differences: a loss on all of them has p = 2·2⁻ⁿ.
+// leastTasks is how many tasks it takes for a loss to be significant. The paired test swaps the
+// signs of n tasks' differences: a loss on all of them has p = 2·2⁻ⁿ.
 func leastTasks(confidence float64) int {
 	return int(math.Ceil(1 - math.Log2(1-confidence) - 1e-9))
 }
@@ -88,7 +94,8 @@ func judgeCanary(j *events.WeightsJudged, version, against []evaluation.Attempt)
 		attempts events.JudgedAttempts
 	}{{j.Version, j.Attempts}, {j.Against, j.AgainstAttempts}} {
 		if n := side.attempts.Scored + side.attempts.Failed; n < j.Rules.Rollouts {
-			reasons = append(reasons, fmt.Sprintf("version %d has %d of %d outcomes in production", side.of, n, j.Rules.Rollouts))
+			reasons = append(reasons, fmt.Sprintf("version %d has %d of %d outcomes in production", side.of, n,
+				j.Rules.Rollouts))
 		}
 	}
 	lost := func(a evaluation.Attempt) float64 {
@@ -124,7 +131,8 @@ func judgeCanary(j *events.WeightsJudged, version, against []evaluation.Attempt)
 			return err
 		}
 		if !f.moreIsNotWorse {
-			d.Verdict = map[string]string{evaluation.Better: evaluation.Worse, evaluation.Worse: evaluation.Better, evaluation.NotShown: evaluation.NotShown}[d.Verdict]
+			d.Verdict = map[string]string{evaluation.Better: evaluation.Worse, evaluation.Worse: evaluation.Better,
+				evaluation.NotShown: evaluation.NotShown}[d.Verdict]
 		}
 		j.Figures = append(j.Figures, figure(f.name, d))
 	}
@@ -148,19 +156,23 @@ func conclude(j *events.WeightsJudged) {
 			j.Reasons = append(j.Reasons, fmt.Sprintf("%s is %.4g, below %.4g", name, f.Version, *least))
 		}
 		if name == failed && f.Verdict == evaluation.Worse {
-			j.Reasons = append(j.Reasons, fmt.Sprintf("%.4g of the rollouts failed, and %.4g of the others (p = %.3g)", f.Version, f.Against, f.P))
+			j.Reasons = append(j.Reasons, fmt.Sprintf("%.4g of the rollouts failed, and %.4g of the others (p = %.3g)",
+				f.Version, f.Against, f.P))
 		}
 		if name != j.Rules.By {
 			continue
 		}
 		switch {
 		case f.Verdict == evaluation.Worse:
-			j.Reasons = append(j.Reasons, fmt.Sprintf("%s is significantly worse, by %.4g (p = %.3g)", name, -f.Difference, f.P))
+			j.Reasons = append(j.Reasons, fmt.Sprintf("%s is significantly worse, by %.4g (p = %.3g)", name,
+				-f.Difference, f.P))
 		case j.Rules.Better && f.Verdict != evaluation.Better:
-			j.Reasons = append(j.Reasons, fmt.Sprintf("%s is not significantly better: %+.4g (p = %.3g)", name, f.Difference, f.P))
+			j.Reasons = append(j.Reasons, fmt.Sprintf("%s is not significantly better: %+.4g (p = %.3g)", name,
+				f.Difference, f.P))
 		}
 		if f.Low == f.High && f.Verdict == evaluation.NotShown {
-			blank = fmt.Sprintf("%s differs by %.4g on each task: an interval that is a point shows nothing", name, f.Difference)
+			blank = fmt.Sprintf("%s differs by %.4g on each task: an interval that is a point shows nothing", name,
+				f.Difference)
 		}
 		if most := j.Rules.MaxLoss; f.Low < -most-1e-9 {
 			j.Reasons = append(j.Reasons, fmt.Sprintf("%s may be lower by %.4g, more than %.4g", name, -f.Low, most))
@@ -187,7 +199,8 @@ func tooLittle(j *events.WeightsJudged) (reasons []string) {
 		case side.attempts.Scored == 0:
 			reasons = append(reasons, fmt.Sprintf("no attempt of version %d was scored", side.of))
 		case float64(side.attempts.Failed) > j.Rules.MaxFailed*float64(n)+1e-9:
-			reasons = append(reasons, fmt.Sprintf("%d of %d attempts of version %d failed, more than %.4g of all", side.attempts.Failed, n, side.of, j.Rules.MaxFailed))
+			reasons = append(reasons, fmt.Sprintf("%d of %d attempts of version %d failed, more than %.4g of all",
+				side.attempts.Failed, n, side.of, j.Rules.MaxFailed))
 		}
 	}
 	return reasons
@@ -210,10 +223,12 @@ func scored(attempts []evaluation.Attempt) (list []evaluation.Attempt) {
 
 func figure(name string, d evaluation.Difference) events.JudgedFigure {
 	return events.JudgedFigure{
-		Name: name, Version: d.A, Against: d.B, Difference: d.Difference.Value, Low: d.Difference.Low, High: d.Difference.High, P: d.P, Verdict: d.Verdict,
+		Name: name, Version: d.A, Against: d.B, Difference: d.Difference.Value, Low: d.Difference.Low,
+		High: d.Difference.High, P: d.P, Verdict: d.Verdict,
 	}
 }
 
 func options(r events.JudgementRules) evaluation.Options {
-	return evaluation.Options{K: []int{1}, PassAt: r.PassAt, Confidence: r.Confidence, Resamples: r.Resamples, Seed: r.Seed}
+	return evaluation.Options{K: []int{1}, PassAt: r.PassAt, Confidence: r.Confidence,
+		Resamples: r.Resamples, Seed: r.Seed}
 }

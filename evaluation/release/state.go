@@ -13,10 +13,12 @@ import (
 
 // Options are when and how versions are released.
 type Options struct {
-	// Every is how long after a judgement the next version is due, and Versions how many must be published since. Whichever comes first counts; without both each version is due.
+	// Every is how long after a judgement the next version is due, and Versions how many must be
+	// published since. Whichever comes first counts; without both each version is due.
 	Every    time.Duration
 	Versions int
-	// Share of the rollouts in production that a version gets which has passed its gate; 0 promotes it at once.
+	// Share of the rollouts in production that a version gets which has passed its
+	// gate; 0 promotes it at once.
 	Share float64
 }
 
@@ -28,7 +30,8 @@ type Fact[T any] struct {
 	Data T
 }
 
-// State is what the log says of a policy's releases. All decisions follow from it, so whoever is started anew goes on where the last one was.
+// State is what the log says of a policy's releases. All decisions follow from it, so whoever is
+// started anew goes on where the last one was.
 type State struct {
 	Seq       uint64  // of the last event that was read
 	published []int64 // in order
@@ -65,15 +68,16 @@ func (s *State) Read(ctx context.Context, log eventlog.Reader, policy string) er
 	if err != nil || last.Seq <= s.Seq {
 		return err
 	}
-	err = log.Follow(ctx, events.Catalogue, s.Seq+1, events.Chain(events.Catalogue, kind, policy), func(e events.Event) error {
-		if err := s.Take(e); err != nil {
-			return err
-		}
-		if e.Seq >= last.Seq {
-			return errRead
-		}
-		return nil
-	})
+	err = log.Follow(ctx, events.Catalogue, s.Seq+1, events.Chain(events.Catalogue, kind, policy),
+		func(e events.Event) error {
+			if err := s.Take(e); err != nil {
+				return err
+			}
+			if e.Seq >= last.Seq {
+				return errRead
+			}
+			return nil
+		})
 	if errors.Is(err, errRead) {
 		return nil
 	}
@@ -124,7 +128,8 @@ func (s *State) Find(ordinal string) (Fact[events.WeightsJudged], bool) {
 	return s.judged[i], true
 }
 
-// Next is what is to be done. It follows from facts and the clock alone. A person's promotion stays: an older judgement leads to nothing.
+// Next is what is to be done. It follows from facts and the clock alone. A person's promotion
+// stays: an older judgement leads to nothing.
 func (s *State) Next(now time.Time, o Options) Step {
 	if len(s.published) == 0 {
 		return Step{Kind: Wait, Why: "no version is published"}
@@ -136,7 +141,8 @@ func (s *State) Next(now time.Time, o Options) Step {
 			seq = s.promoted.Seq
 		}
 		// Without it the next version would get all rollouts as soon as it is published.
-		return Step{Kind: Promote, Promotion: events.WeightsPromoted{Version: newest}, ID: fmt.Sprintf("baseline-%d-%d", newest, seq)}
+		return Step{Kind: Promote, Promotion: events.WeightsPromoted{Version: newest},
+			ID: fmt.Sprintf("baseline-%d-%d", newest, seq)}
 	}
 	p := *s.promoted
 	if n := len(s.judged); n > 0 && s.judged[n-1].Seq > p.Seq {
@@ -154,7 +160,8 @@ func (s *State) Next(now time.Time, o Options) Step {
 func leadsTo(j Fact[events.WeightsJudged], share float64) (next events.WeightsPromoted, leads bool) {
 	switch {
 	case j.Data.Verdict == events.JudgedPassed && j.Data.Stage == events.JudgedGate:
-		return events.WeightsPromoted{Version: j.Data.Version, Share: share, Before: j.Data.Against, Judgement: j.ID}, true
+		return events.WeightsPromoted{Version: j.Data.Version, Share: share, Before: j.Data.Against, Judgement: j.ID},
+			true
 	case j.Data.Verdict == events.JudgedPassed:
 		return events.WeightsPromoted{Version: j.Data.Version, Before: j.Data.Against, Judgement: j.ID}, true
 	case j.Data.Stage == events.JudgedCanary:
@@ -163,17 +170,21 @@ func leadsTo(j Fact[events.WeightsJudged], share float64) (next events.WeightsPr
 	return next, false
 }
 
-// ofShare judges a share that followed from a gate, and leaves one that a person gave to that person.
+// ofShare judges a share that followed from a gate, and leaves one that a
+// person gave to that person.
 func (s *State) ofShare(p Fact[events.WeightsPromoted]) Step {
 	step := Step{Kind: Canary, Version: p.Data.Version, Against: p.Data.Before, Given: p}
-	ordinal := events.WeightsJudged{Stage: events.JudgedCanary, Version: p.Data.Version, Against: p.Data.Before}.Ordinal()
+	ordinal := events.WeightsJudged{Stage: events.JudgedCanary, Version: p.Data.Version,
+		Against: p.Data.Before}.Ordinal()
 	if _, was := s.Find(ordinal); was || p.Data.Judgement == "" {
-		return Step{Kind: Wait, Why: fmt.Sprintf("version %d was given a share by hand: promote it, or roll it back", p.Data.Version)}
+		return Step{Kind: Wait, Why: fmt.Sprintf("version %d was given a share by hand: promote it, or roll it back",
+			p.Data.Version)}
 	}
 	return step
 }
 
-// due looks for the next version to judge: the newest that was published since the last judgement and not taken back.
+// due looks for the next version to judge: the newest that was published since the last
+// judgement and not taken back.
 func (s *State) due(now time.Time, o Options, promoted int64) Step {
 	after := max(promoted, s.takenBack)
 	var last time.Time
@@ -195,5 +206,6 @@ func (s *State) due(now time.Time, o Options, promoted int64) Step {
 	case o.Every > 0:
 		return Step{Kind: Wait, Why: fmt.Sprintf("version %d is due %s", step.Version, at.UTC().Format(time.DateTime))}
 	}
-	return Step{Kind: Wait, Why: fmt.Sprintf("%d of %d versions are published since the last judgement", len(fresh), o.Versions)}
+	return Step{Kind: Wait, Why: fmt.Sprintf("%d of %d versions are published since the last judgement", len(fresh),
+		o.Versions)}
 }

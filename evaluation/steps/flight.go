@@ -9,9 +9,11 @@ import (
 
 // Flight is where the rollouts are that have not come to their end.
 type Flight struct {
-	// Stages counts rollouts by the stage that has them, those behind the verifier too, and samples that wait for the trainer.
+	// Stages counts rollouts by the stage that has them, those behind the verifier too, and samples
+	// that wait for the trainer.
 	Stages map[string]int `json:"stages"`
-	// Oldest is when the oldest rollout without an outcome was started, the zero time where there is none.
+	// Oldest is when the oldest rollout without an outcome was started, the zero
+	// time where there is none.
 	Oldest time.Time `json:"oldest,omitzero"`
 	// Version is the last published version of the policy that the run knows.
 	Version int64 `json:"version"`
@@ -19,7 +21,8 @@ type Flight struct {
 }
 
 // Stages are those of a Flight, in the order in which a rollout comes through them.
-var Stages = []string{events.StageGenerator, events.StageTools, events.StageScorer, events.StageGroup, events.StageFeed, books.StageTrainer}
+var Stages = []string{events.StageGenerator, events.StageTools, events.StageScorer, events.StageGroup,
+	events.StageFeed, books.StageTrainer}
 
 // Flight is what the events say that were folded so far.
 func (f *Fold) Flight() Flight {

@@ -18,7 +18,8 @@ type Run struct {
 	Run    string `json:"run"`
 	Feed   string `json:"feed"`
 	Policy string `json:"policy"`
-	// Opened is when the run was opened: a run of the same name on another plane was opened at another time.
+	// Opened is when the run was opened: a run of the same name on another plane
+	// was opened at another time.
 	Opened time.Time `json:"opened"`
 	// Config are the settings that trackers sort runs by.
 	Config map[string]any `json:"config"`
@@ -45,7 +46,8 @@ func Describe(ctx context.Context, log eventlog.Reader, run, feed string) (Run, 
 		return Run{}, fmt.Errorf("run %s has no feed %q: it has %s", run, feed, strings.Join(names, ", "))
 	}
 	r := Run{Run: run, Feed: cfg.Feeds[at].Name, Policy: cfg.Policy, Config: map[string]any{
-		"policy": cfg.Policy, "estimator": cfg.Advantage.Estimator, "group_size": cfg.GroupSize, "groups_per_batch": cfg.Feeds[at].GroupsPerBatch, "tasks": len(cfg.Tasks),
+		"policy": cfg.Policy, "estimator": cfg.Advantage.Estimator, "group_size": cfg.GroupSize,
+		"groups_per_batch": cfg.Feeds[at].GroupsPerBatch, "tasks": len(cfg.Tasks),
 		"staleness_max": cfg.Staleness.Max, "temperature": cfg.Sampling.Temperature, "seed": cfg.Seed,
 	}}
 	for e, err := range log.All(ctx, run, 1) {
@@ -63,8 +65,8 @@ func Describe(ctx context.Context, log eventlog.Reader, run, feed string) (Run, 
 // errEnded ends the reading of a run whose rows are complete.
 var errEnded = errors.New("no step can follow")
 
-// Read gives the rows of a run, from its stream or its archive. Where it follows the run, it goes on until no row can follow. It reports whether the rows
-// are complete.
+// Read gives the rows of a run, from its stream or its archive. Where it follows the run, it goes
+// on until no row can follow. It reports whether the rows are complete.
 func Read(ctx context.Context, log eventlog.Reader, r Run, follow bool, emit func(Row) error) (ended bool, err error) {
 	fold := New(r.Feed, emit)
 	take := func(e events.Event) error {

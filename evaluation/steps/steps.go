@@ -160,8 +160,10 @@ func (f *Fold) batchReady(e events.Event) error {
 // known.
 func (f *Fold) figuresOf(ready events.BatchReady) map[string]float64 {
 	figures := map[string]float64{
-		rewardMean: ready.RewardMean, batchGroups: float64(len(ready.Groups)), batchSamples: float64(ready.Samples), batchMasked: float64(len(ready.Masked)),
-		batchTokens: float64(ready.Tokens), batchSampled: float64(ready.Sampled), stalenessMax: float64(ready.Staleness),
+		rewardMean: ready.RewardMean, batchGroups: float64(len(ready.Groups)), batchSamples: float64(ready.Samples),
+		batchMasked: float64(len(ready.Masked)),
+		batchTokens: float64(ready.Tokens), batchSampled: float64(ready.Sampled),
+		stalenessMax: float64(ready.Staleness),
 	}
 	var rewards, turns, sampled, ages []float64
 	for _, id := range ready.Groups {
@@ -256,7 +258,8 @@ func (f *Fold) close(now time.Time) {
 }
 
 func (r *Row) gap(gap *events.LogprobGap) {
-	r.Figures[gapMeanAbs], r.Figures[gapMaxAbs], r.Figures[gapKL], r.Figures[gapTokens] = gap.MeanAbs, gap.MaxAbs, gap.KL, float64(gap.Tokens)
+	r.Figures[gapMeanAbs], r.Figures[gapMaxAbs], r.Figures[gapKL], r.Figures[gapTokens] = gap.MeanAbs, gap.MaxAbs,
+		gap.KL, float64(gap.Tokens)
 }
 
 // complete gives the row that waits away.

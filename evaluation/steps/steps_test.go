@@ -66,7 +66,8 @@ func (w *told) group(n int64, version int64, rewards ...float64) {
 
 func (w *told) batch(feed string, step, version int64, rewardMean float64, rollouts ...string) {
 	w.Helper()
-	ready := events.BatchReady{Step: step, Rollouts: rollouts, Samples: len(rollouts), RewardMean: rewardMean, MinVersion: version, Staleness: 2, Masked: map[string]string{}}
+	ready := events.BatchReady{Step: step, Rollouts: rollouts, Samples: len(rollouts), RewardMean: rewardMean,
+		MinVersion: version, Staleness: 2, Masked: map[string]string{}}
 	for _, r := range rollouts {
 		if g := events.GroupOf(r); !slices.Contains(ready.Groups, g) {
 			ready.Groups = append(ready.Groups, g)
@@ -98,7 +99,8 @@ func TestTheFiguresOfAStep(t *testing.T) {
 	w := tell(t)
 	w.group(1, 3, 1, 0, -1)
 	w.event(events.RolloutStartedType, "g000002-0", events.RolloutStarted{Group: "g000002", PolicyVersion: 4})
-	w.event(events.GroupDroppedType, "g000001", events.GroupDropped{Feed: "shadow", Reason: events.DropStale}) // of another feed
+	// of another feed
+	w.event(events.GroupDroppedType, "g000001", events.GroupDropped{Feed: "shadow", Reason: events.DropStale})
 	w.event(events.WeightsPublishedType, "p", events.WeightsPublished{Version: 5})
 	w.batch("shadow", 1, 3, 9, "g000001-1")
 	w.batch("trainer", 1, 3, 0.5, "g000001-0", "g000001-1")
@@ -110,9 +112,12 @@ func TestTheFiguresOfAStep(t *testing.T) {
 	}
 	seconds := float64(w.n - 1)
 	want := map[string]float64{
-		rewardMean: 0.5, rewardStd: 0.5, batchGroups: 1, batchSamples: 2, batchMasked: 0, batchTokens: 0, batchSampled: 0, turnsMean: 1.5, sampledMean: 15,
-		stalenessMax: 2, stalenessMean: 2, policyVersion: 5, started: 4, scored: 2, failed: 1, forfeited: 0, inFlight: 1, groupsCompleted: 1, droppedStale: 0,
-		droppedFiltered: 0, stepSeconds: seconds, rolloutsPerSecond: 2 / seconds, tokensPerSecond: 30 / seconds, gapMeanAbs: 0.25, gapMaxAbs: 1, gapKL: 0.125, gapTokens: 30,
+		rewardMean: 0.5, rewardStd: 0.5, batchGroups: 1, batchSamples: 2, batchMasked: 0, batchTokens: 0,
+		batchSampled: 0, turnsMean: 1.5, sampledMean: 15,
+		stalenessMax: 2, stalenessMean: 2, policyVersion: 5, started: 4, scored: 2, failed: 1, forfeited: 0,
+		inFlight: 1, groupsCompleted: 1, droppedStale: 0,
+		droppedFiltered: 0, stepSeconds: seconds, rolloutsPerSecond: 2 / seconds, tokensPerSecond: 30 / seconds,
+		gapMeanAbs: 0.25, gapMaxAbs: 1, gapKL: 0.125, gapTokens: 30,
 	}
 	if !maps.EqualFunc(row.Figures, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-12 }) {
 		t.Errorf("figures %v, want %v", row.Figures, want)
@@ -129,20 +134,23 @@ func TestTheFiguresOfAStep(t *testing.T) {
 	// The next step counts only what came behind it.
 	w.event(events.RolloutFinishedType, "g000002-0", events.RolloutFinished{Turns: 4, Sampled: 7})
 	w.event(events.RolloutScoredType, "g000002-0", events.RolloutScored{Forfeit: &events.Forfeit{}})
-	w.event(events.GroupCompletedType, "g000002", events.GroupCompleted{Members: []events.Member{{Rollout: "g000002-0"}}})
+	w.event(events.GroupCompletedType,
+		"g000002", events.GroupCompleted{Members: []events.Member{{Rollout: "g000002-0"}}})
 	w.group(3, 4, 1)
 	w.event(events.GroupDroppedType, "g000003", events.GroupDropped{Feed: "trainer", Reason: events.DropFiltered})
 	w.batch("trainer", 2, 4, 0, "g000002-0")
 	w.consumed(2, &events.LogprobGap{Tokens: 1})
 	got := w.rows[1].Figures
-	for name, want := range map[string]float64{started: 1, scored: 2, failed: 0, forfeited: 1, inFlight: 0, groupsCompleted: 2, droppedFiltered: 1, turnsMean: 4} {
+	for name, want := range map[string]float64{started: 1, scored: 2, failed: 0, forfeited: 1, inFlight: 0,
+		groupsCompleted: 2, droppedFiltered: 1, turnsMean: 4} {
 		if got[name] != want {
 			t.Errorf("step 2: %s is %g, want %g", name, got[name], want)
 		}
 	}
 }
 
-// A step that comes again after a rewind has its row already, and rows come in the order of the steps.
+// A step that comes again after a rewind has its row already, and rows come
+// in the order of the steps.
 func TestRewoundStepsHaveOneRow(t *testing.T) {
 	w := tell(t)
 	for step := range int64(4) {
@@ -256,7 +264,8 @@ func TestFlight(t *testing.T) {
 	w.event(events.RolloutStartedType, "g000005-0", events.RolloutStarted{Group: "g000005"})
 	w.event(events.RolloutScoredType, "g000005-0", events.RolloutScored{})
 	got := w.fold.Flight()
-	want := map[string]int{events.StageGenerator: 1, events.StageTools: 1, events.StageScorer: 1, events.StageGroup: 1, events.StageFeed: 1, books.StageTrainer: 1}
+	want := map[string]int{events.StageGenerator: 1, events.StageTools: 1, events.StageScorer: 1, events.StageGroup: 1,
+		events.StageFeed: 1, books.StageTrainer: 1}
 	if !maps.Equal(got.Stages, want) || got.Version != 5 || !got.Oldest.Equal(time.Unix(1000+int64(began), 0)) {
 		t.Errorf("%+v, want %v since %d", got, want, began)
 	}

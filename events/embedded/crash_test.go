@@ -9,8 +9,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestAcknowledgedBeforeACrash: where messages are synced later than they are acknowledged, what a consumer made of a message may be
-// lost though its acknowledgement is not. After a crash it is delivered all again; where every message is synced, only what waits.
+// TestAcknowledgedBeforeACrash: where messages are synced later than they are acknowledged, what a
+// consumer made of a message may be lost though its acknowledgement is not. After a crash it is
+// delivered all again; where every message is synced, only what waits.
 func TestAcknowledgedBeforeACrash(t *testing.T) {
 	for name, c := range map[string]struct {
 		interval time.Duration
@@ -24,7 +25,8 @@ func TestAcknowledgedBeforeACrash(t *testing.T) {
 				fill(t, js, cfg)
 				state := filepath.Join(o.Dir, "jetstream", "$G", "streams", "S", "obs", "C", "o.dat")
 				for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-					if data, err := os.ReadFile(state); err == nil && len(data) > 2 && data[2] == 1 { // behind two bytes stands how many are acknowledged
+					// behind two bytes stands how many are acknowledged
+					if data, err := os.ReadFile(state); err == nil && len(data) > 2 && data[2] == 1 {
 						break
 					}
 					if time.Since(start) > time.Minute {
@@ -50,7 +52,8 @@ func TestAcknowledgedBeforeACrash(t *testing.T) {
 	}
 }
 
-// TestIndexBeforeACrash: a stream's index counts a message that the power cut took. The next one has its sequence, without a gap.
+// TestIndexBeforeACrash: a stream's index counts a message that the power cut took. The next one
+// has its sequence, without a gap.
 func TestIndexBeforeACrash(t *testing.T) {
 	dir := t.TempDir()
 	whileUp(t, dir, func(js jetstream.JetStream) {

@@ -9,11 +9,12 @@ import (
 	"github.com/rondo-rl/rondo/storage/durable"
 )
 
-// The server syncs messages, at once or at its interval, and beside "always" nothing else: neither a stream's settings, nor the
-// names of its folders, without which its messages are not found after a power cut. This file does.
+// The server syncs messages, at once or at its interval, and beside "always" nothing else: neither
+// a stream's settings, nor the names of its folders, without which its messages are not found after
+// a power cut. This file does.
 
-// Persist returns when all of a stream is on the disk that was acknowledged before: its settings, its messages, and the folders
-// that lead to them. Of a stream that was deleted it is the deletion.
+// Persist returns when all of a stream is on the disk that was acknowledged before: its settings,
+// its messages, and the folders that lead to them. Of a stream that was deleted it is the deletion.
 func (s *Server) Persist(stream string) error {
 	homes, err := filepath.Glob(filepath.Join(s.options.StoreDir, "jetstream", "*", "streams"))
 	if err != nil {
@@ -32,7 +33,8 @@ func (s *Server) Persist(stream string) error {
 	return durable.Sync(s.options.StoreDir)
 }
 
-// uncleanFile is in the directory while a server runs, and says at which durability. One that starts and finds it follows a crash.
+// uncleanFile is in the directory while a server runs, and says at which durability. One that
+// starts and finds it follows a crash.
 const (
 	uncleanFile = "unclean"
 	syncsAlways = "always"
@@ -42,8 +44,8 @@ const (
 // indexFile counts a stream's messages, beside them.
 const indexFile = "index.db"
 
-// begin marks the directory, after it has brought it in order where the last server crashed. It reports whether that one may have
-// acknowledged what is lost.
+// begin marks the directory, after it has brought it in order where the last server crashed. It
+// reports whether that one may have acknowledged what is lost.
 func begin(dir string, always bool) (lost bool, err error) {
 	mark := filepath.Join(dir, uncleanFile)
 	before, err := os.ReadFile(mark)
@@ -66,10 +68,12 @@ func begin(dir string, always bool) (lost bool, err error) {
 
 // afterCrash brings a directory in order:
 //   - It syncs what the server that crashed had not, as the new one does not know of that.
-//   - It removes the indexes of streams, which the server makes again from the messages. An index may be on the disk while the last
-//     messages that it counts are not, and the server would leave a gap for them.
-//   - Where messages were synced later than they were acknowledged, it removes what consumers had acknowledged: that may be on the
-//     disk while what was made of it, on this stream or on another, is not. All is delivered again, and handlers look at the log.
+//   - It removes the indexes of streams, which the server makes again from the messages. An
+//     index may be on the disk while the last messages that it counts are not, and the server
+//     would leave a gap for them.
+//   - Where messages were synced later than they were acknowledged, it removes what consumers had
+//     acknowledged: that may be on the disk while what was made of it, on this stream or on
+//     another, is not. All is delivered again, and handlers look at the log.
 func afterCrash(dir string, always bool) error {
 	if err := durable.SyncTree(dir); err != nil {
 		return err

@@ -21,9 +21,11 @@ type gap struct {
 	first    uint64
 }
 
-// gaps looks for streams with a gap: a power cut at an interval may take the end of one of its files and leave the next file, which was
-// begun within the last interval. Whoever reads such a stream in order would come to an end there.
-func (s *Server) gaps(ctx context.Context, settings func(string) (jetstream.StreamConfig, bool)) (found []gap, err error) {
+// gaps looks for streams with a gap: a power cut at an interval may take the end of one of its
+// files and leave the next file, which was begun within the last interval. Whoever reads such a
+// stream in order would come to an end there.
+func (s *Server) gaps(ctx context.Context, settings func(string) (jetstream.StreamConfig,
+	bool)) (found []gap, err error) {
 	err = s.each(func(js jetstream.JetStream, folder string) error {
 		name := filepath.Base(folder)
 		if cfg, ours := settings(name); !ours || !cfg.DenyDelete {
@@ -69,8 +71,8 @@ func (g gap) end() error {
 	return durable.Sync(g.messages)
 }
 
-// firstSequence reads the first message's sequence from a file of messages, 0 of an empty file. It is behind a length of 4 bytes;
-// its first two bits say what kind of entry it is.
+// firstSequence reads the first message's sequence from a file of messages, 0 of an empty file. It
+// is behind a length of 4 bytes; its first two bits say what kind of entry it is.
 func firstSequence(file string) (uint64, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -14,11 +14,13 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 )
 
-// TestJoiningIsNoRefusal: a server that has not found its cluster complains, and refuses no writes for that.
+// TestJoiningIsNoRefusal: a server that has not found its cluster complains, and
+// refuses no writes for that.
 func TestJoiningIsNoRefusal(t *testing.T) {
 	ports := natstest.FreePorts(t, 2)
 	s, err := server.NewServer(&server.Options{
-		ServerName: "alone", Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(),
+		ServerName: "alone", Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true,
+		JetStream: true, StoreDir: t.TempDir(),
 		Cluster: server.ClusterOpts{Name: "rondo", Host: "127.0.0.1", Port: ports[0]},
 		Routes:  []*url.URL{{Scheme: "nats", Host: fmt.Sprint("127.0.0.1:", ports[1])}},
 	})
@@ -33,7 +35,8 @@ func TestJoiningIsNoRefusal(t *testing.T) {
 		s.HandleHealthz(answer, httptest.NewRequest(http.MethodGet, "/healthz?details=true", nil))
 		return answer.Body.String()
 	}
-	natstest.Eventually(t, "the server misses the others", func() bool { return strings.Contains(complains(), "JETSTREAM") })
+	natstest.Eventually(t, "the server misses the others",
+		func() bool { return strings.Contains(complains(), "JETSTREAM") })
 	if refusing, err := embedded.ReadHealth([]byte(complains())); len(refusing) > 0 || err != nil {
 		t.Errorf("%s\nis read as %v, %v", complains(), refusing, err)
 	}

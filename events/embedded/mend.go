@@ -12,16 +12,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// mend makes again what a power cut left without its settings, and the server does not serve: a stream over the messages that it
-// has, with the settings that the options give it. Consumers that are not served go whole, with what they had acknowledged: they
-// are made again by who uses them, and deliver again what was handled. It says which streams it made.
+// mend makes again what a power cut left without its settings, and the server does not serve: a
+// stream over the messages that it has, with the settings that the options give it. Consumers that
+// are not served go whole, with what they had acknowledged: they are made again by who uses them,
+// and deliver again what was handled. It says which streams it made.
 func (s *Server) mend(ctx context.Context, o Options) (mended []string, err error) {
 	err = s.each(func(js jetstream.JetStream, folder string) error {
 		name := filepath.Base(folder)
 		cfg, ours := o.settings(name)
 		stream, err := js.Stream(ctx, name)
 		switch {
-		case err == nil && ours && cfg.Compression != stream.CachedInfo().Config.Compression && cfg.Compression == jetstream.NoCompression:
+		case err == nil && ours && cfg.Compression != stream.CachedInfo().Config.Compression &&
+			cfg.Compression == jetstream.NoCompression:
 			now := stream.CachedInfo().Config
 			now.Compression = jetstream.NoCompression
 			if _, err := js.UpdateStream(ctx, now); err != nil {
@@ -41,8 +43,9 @@ func (s *Server) mend(ctx context.Context, o Options) (mended []string, err erro
 	return mended, err
 }
 
-// settings are those of a stream, at this durability: a file that is full is compressed into another one, which takes its place before
-// it is synced. Only where every write is synced does a power cut leave one of the two.
+// settings are those of a stream, at this durability: a file that is full is compressed into
+// another one, which takes its place before it is synced. Only where every write is synced does a
+// power cut leave one of the two.
 func (o Options) settings(name string) (jetstream.StreamConfig, bool) {
 	cfg, ours := o.Streams(name)
 	if o.SyncInterval > 0 {
@@ -79,7 +82,8 @@ func (s *Server) each(f func(js jetstream.JetStream, folder string) error) error
 }
 
 // mendStream has the server make a stream where its messages lie: it takes them in.
-func (s *Server) mendStream(ctx context.Context, js jetstream.JetStream, folder string, cfg jetstream.StreamConfig) error {
+func (s *Server) mendStream(ctx context.Context, js jetstream.JetStream, folder string,
+	cfg jetstream.StreamConfig) error {
 	for _, name := range []string{metaFile, sumFile, "obs"} {
 		if err := os.RemoveAll(filepath.Join(folder, name)); err != nil {
 			return err

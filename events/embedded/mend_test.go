@@ -36,8 +36,8 @@ var ways = map[string]func(name string) error{
 	},
 }
 
-// TestMend: a power cut leaves streams, and consumers, whose settings or whose state cannot be read. The streams that are known have
-// their messages again, and consumers can be made again.
+// TestMend: a power cut leaves streams, and consumers, whose settings or whose state cannot be
+// read. The streams that are known have their messages again, and consumers can be made again.
 func TestMend(t *testing.T) {
 	for way, damage := range ways {
 		for _, damaged := range [][]string{
@@ -85,7 +85,8 @@ func fill(t *testing.T, js jetstream.JetStream, cfg jetstream.StreamConfig) {
 			t.Fatal(err)
 		}
 	}
-	c, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "C", AckPolicy: jetstream.AckExplicitPolicy})
+	c, err := s.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "C",
+		AckPolicy: jetstream.AckExplicitPolicy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,8 @@ func fill(t *testing.T, js jetstream.JetStream, cfg jetstream.StreamConfig) {
 	}
 }
 
-// holds: the stream has its messages and its settings, and its consumer delivers at least what was not acknowledged.
+// holds: the stream has its messages and its settings, and its consumer delivers at least
+// what was not acknowledged.
 func holds(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	s, err := js.Stream(t.Context(), "S")
@@ -108,7 +110,8 @@ func holds(t *testing.T, js jetstream.JetStream) {
 	if info := s.CachedInfo(); info.State.Msgs != 2 || info.State.LastSeq != 2 || !info.Config.DenyDelete {
 		t.Errorf("%d messages until sequence %d, and %+v", info.State.Msgs, info.State.LastSeq, info.Config)
 	}
-	c, err := s.CreateOrUpdateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "C", AckPolicy: jetstream.AckExplicitPolicy})
+	c, err := s.CreateOrUpdateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "C",
+		AckPolicy: jetstream.AckExplicitPolicy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +124,8 @@ func holds(t *testing.T, js jetstream.JetStream) {
 	}
 }
 
-// TestCompression: streams that are served at an interval, and may lose what replaces a full file, are not compressed any more.
+// TestCompression: streams that are served at an interval, and may lose what replaces a full file,
+// are not compressed any more.
 func TestCompression(t *testing.T) {
 	o := Options{Dir: t.TempDir(), Streams: settings}
 	serving(t, o, func(js jetstream.JetStream) {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestNotReady: a server that does not get ready says whether its disk is full, broken, slow or well.
+// TestNotReady: a server that does not get ready says whether its disk is
+// full, broken, slow or well.
 func TestNotReady(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration

@@ -20,8 +20,9 @@ type Refusal struct {
 	Reason string // the server's words, such as "write …/1.blk: no space left on device"
 }
 
-// Refusing lists what refuses writes. In nats-server 2.15 a stream whose store failed once, as on a full disk, gives no answer to any append
-// from then on, also when the cause is gone: only a Restart opens it again. Reads are answered all the time.
+// Refusing lists what refuses writes. In nats-server 2.15 a stream whose store failed once, as on a
+// full disk, gives no answer to any append from then on, also when the cause is gone: only a
+// Restart opens it again. Reads are answered all the time.
 func (s *Server) Refusing() []Refusal {
 	running := s.running()
 	if !running.Running() { // a Restart has failed
@@ -36,8 +37,9 @@ func (s *Server) Refusing() []Refusal {
 	return refusing
 }
 
-// ReadHealth reads what a NATS server answers to GET /healthz?details=true: what of it refuses writes. Other complaints, such as a folder that
-// holds no stream, are not among it, and neither is that a server of a cluster looks for the others or catches up.
+// ReadHealth reads what a NATS server answers to GET /healthz?details=true: what of it refuses
+// writes. Other complaints, such as a folder that holds no stream, are not among it, and neither is
+// that a server of a cluster looks for the others or catches up.
 func ReadHealth(body []byte) ([]Refusal, error) {
 	var health struct {
 		Errors []struct{ Type, Stream, Error string }
@@ -56,7 +58,8 @@ func ReadHealth(body []byte) ([]Refusal, error) {
 	return refusing, nil
 }
 
-// joining reports whether a complaint is that of a server which joins its cluster, or has lost it: writes wait then, or go to another server.
+// joining reports whether a complaint is that of a server which joins its cluster, or has lost it:
+// writes wait then, or go to another server.
 func joining(complaint string) bool {
 	return strings.Contains(complaint, "meta leader") || strings.Contains(complaint, "recovering meta layer")
 }
@@ -64,7 +67,8 @@ func joining(complaint string) bool {
 // trialBytes is what must fit on the disk before a Restart is tried.
 const trialBytes = 1 << 20
 
-// Room tries out whether the server's disk takes writes again, by a file that is synced and removed.
+// Room tries out whether the server's disk takes writes again, by a file
+// that is synced and removed.
 func (s *Server) Room() error { return tryWrite(s.options.StoreDir) }
 
 func tryWrite(dir string) error {
@@ -78,8 +82,9 @@ func tryWrite(dir string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// Restart ends the server and starts another one over the same files, at the same address, which opens all streams again. Clients
-// reconnect by themselves. Facts that were acknowledged are on the disk; those that were not are asked for again by who stated them.
+// Restart ends the server and starts another one over the same files, at the same address, which
+// opens all streams again. Clients reconnect by themselves. Facts that were acknowledged are on the
+// disk; those that were not are asked for again by who stated them.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/smalldisk"
 )
 
-// A disk that was full once leaves a stream that answers no append, whatever room there is later; a restart opens it again, with
-// everything that was acknowledged, at the address that clients know.
+// A disk that was full once leaves a stream that answers no append, whatever room there is later; a
+// restart opens it again, with everything that was acknowledged, at the address that clients know.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for name, sync := range map[string]time.Duration{"always": 0, "100ms": 100 * time.Millisecond} {
@@ -27,7 +27,9 @@ func TestFullDisk(t *testing.T) {
 			}
 			t.Cleanup(s.Shutdown)
 			inside, outside := connectBoth(t, s)
-			if _, err := inside.CreateStream(t.Context(), jetstream.StreamConfig{Name: "LOG", Subjects: []string{"log.>"}, Discard: jetstream.DiscardNew, MaxBytes: 1 << 30}); err != nil {
+			if _, err := inside.CreateStream(t.Context(),
+				jetstream.StreamConfig{Name: "LOG", Subjects: []string{"log.>"}, Discard: jetstream.DiscardNew,
+					MaxBytes: 1 << 30}); err != nil {
 				t.Fatal(err)
 			}
 			if refusing := s.Refusing(); len(refusing) > 0 || s.Room() != nil {
@@ -42,7 +44,8 @@ func TestFullDisk(t *testing.T) {
 			free := smalldisk.Fill(t, dir)
 			for len(s.Refusing()) == 0 {
 				err := publish(t, inside, acknowledged, time.Second)
-				if stream, lookErr := inside.Stream(t.Context(), "LOG"); err != nil && lookErr == nil { // on a busy machine it may be there all the same
+				// on a busy machine it may be there all the same
+				if stream, lookErr := inside.Stream(t.Context(), "LOG"); err != nil && lookErr == nil {
 					acknowledged = stream.CachedInfo().State.LastSeq
 				} else if err == nil {
 					acknowledged++
@@ -53,13 +56,16 @@ func TestFullDisk(t *testing.T) {
 			}
 			wantRefusal := func(when string) {
 				t.Helper()
-				if refusing := s.Refusing(); len(refusing) != 1 || refusing[0].Stream != "LOG" || !strings.Contains(refusing[0].Reason, "no space left") {
+				if refusing := s.Refusing(); len(refusing) != 1 || refusing[0].Stream != "LOG" ||
+					!strings.Contains(refusing[0].Reason, "no space left") {
 					t.Errorf("%s: refusing %+v", when, refusing)
 				}
 			}
 			wantRefusal("on a full disk")
 			free()
-			wantRefusal("with room again") // as the server's own matter: when this fails, nats-server mends it by itself, and Restart can go
+			// as the server's own matter: when this fails, nats-server mends it by
+			// itself, and Restart can go
+			wantRefusal("with room again")
 			if err := publish(t, inside, acknowledged, time.Second); err == nil {
 				t.Error("nats-server goes on by itself: Restart can go")
 			}
@@ -73,7 +79,8 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("after a restart: refusing %+v", refusing)
 			}
 			for _, js := range []jetstream.JetStream{inside, outside} {
-				eventually(t, func() error { // an append that crossed the restart may have been written without an answer
+				// an append that crossed the restart may have been written without an answer
+				eventually(t, func() error {
 					stream, err := js.Stream(t.Context(), "LOG")
 					if err != nil {
 						return err

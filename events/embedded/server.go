@@ -26,10 +26,11 @@ type Options struct {
 	Listen string
 	// Token is what other processes must send to connect. "" lets every process of this machine in.
 	Token string
-	// SyncInterval is how much a power cut may lose; 0 syncs every message before it is acknowledged.
+	// SyncInterval is how much a power cut may lose; 0 syncs every message
+	// before it is acknowledged.
 	SyncInterval time.Duration
-	// Streams are the settings of a stream by its name; false for a name that is unknown. A stream whose own record of them was
-	// lost in a power cut is made again with these. nil knows none.
+	// Streams are the settings of a stream by its name; false for a name that is unknown. A stream
+	// whose own record of them was lost in a power cut is made again with these. nil knows none.
 	Streams func(name string) (jetstream.StreamConfig, bool)
 }
 
@@ -86,7 +87,8 @@ func Start(o Options) (*Server, error) {
 	return s, nil
 }
 
-// endAtGaps starts the server once more where streams have gaps, behind which nothing of them counts. After an error no server runs.
+// endAtGaps starts the server once more where streams have gaps, behind which nothing of them
+// counts. After an error no server runs.
 func (s *Server) endAtGaps(ctx context.Context, streams func(string) (jetstream.StreamConfig, bool)) error {
 	found, err := s.gaps(ctx, streams)
 	if err == nil && len(found) == 0 {
@@ -150,7 +152,8 @@ func start(options *server.Options) (*server.Server, error) {
 // trialPatience is how long a write may take that tells why a server did not get ready.
 const trialPatience = 10 * time.Second
 
-// notReady says why a server did not get ready, as far as a write to its disk tells it: a slow disk is not full.
+// notReady says why a server did not get ready, as far as a write to its disk tells it:
+// a slow disk is not full.
 func notReady(waited time.Duration, write func() error) error {
 	began, written := time.Now(), make(chan error, 1)
 	go func() { written <- write() }()
@@ -163,7 +166,8 @@ func notReady(waited time.Duration, write func() error) error {
 		return fmt.Errorf("%s. Its disk has room, and took a write in %s: see what else uses the disk and the processors of this machine",
 			how, time.Since(began).Round(time.Millisecond))
 	case <-time.After(trialPatience):
-		return fmt.Errorf("%s. Its disk hangs or is very slow, and need not be full: a write has not ended for %s", how, trialPatience)
+		return fmt.Errorf("%s. Its disk hangs or is very slow, and need not be full: a write has not ended for %s", how,
+			trialPatience)
 	}
 }
 
@@ -177,7 +181,8 @@ func (s *Server) running() *server.Server {
 // SyncsLater reports whether messages are synced later than they are acknowledged.
 func (s *Server) SyncsLater() bool { return !s.options.SyncAlways }
 
-// Mended are the streams that a power cut had left without their settings, and that Start made again over their messages.
+// Mended are the streams that a power cut had left without their settings, and that Start made
+// again over their messages.
 func (s *Server) Mended() []string { return s.mended }
 
 // Connect opens a connection within the process.

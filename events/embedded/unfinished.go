@@ -19,11 +19,13 @@ const (
 	sumFile  = "meta.sum"
 )
 
-// finishMeta completes what a process that was killed left half written. The server writes the configuration of a
-// stream or of a consumer, whole, and after that its hash; what has no matching hash it leaves out when it starts, and it
-// never writes the hash later. So a stream that was first made in that moment would serve, and be gone after each restart.
+// finishMeta completes what a process that was killed left half written. The server writes the
+// configuration of a stream or of a consumer, whole, and after that its hash; what has no matching
+// hash it leaves out when it starts, and it never writes the hash later. So a stream that was first
+// made in that moment would serve, and be gone after each restart.
 //
-// A configuration that is older than its hash was not written last: it is damaged, and stays the server's matter.
+// A configuration that is older than its hash was not written last: it is damaged, and
+// stays the server's matter.
 func finishMeta(dir string) error {
 	streams := filepath.Join(dir, "jetstream", "*", "streams", "*")
 	for _, pattern := range []string{streams, filepath.Join(streams, "obs", "*")} {

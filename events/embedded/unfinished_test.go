@@ -9,7 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestKilledWhileMaking: a process was killed between the two files that describe a stream, or a consumer.
+// TestKilledWhileMaking: a process was killed between the two files that describe
+// a stream, or a consumer.
 func TestKilledWhileMaking(t *testing.T) {
 	for name, kill := range map[string]func(t *testing.T, dir string){
 		"new": func(t *testing.T, dir string) {
@@ -60,11 +61,13 @@ func TestKilledWhileMaking(t *testing.T) {
 	}
 }
 
-// TestDamagedMeta: what the server refuses for good reasons stays refused, where nobody knows the stream's settings.
+// TestDamagedMeta: what the server refuses for good reasons stays refused, where nobody
+// knows the stream's settings.
 func TestDamagedMeta(t *testing.T) {
 	dir := t.TempDir()
 	whileUp(t, dir, func(js jetstream.JetStream) {
-		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FOREIGN", Subjects: []string{"s.>"}}); err != nil {
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FOREIGN",
+			Subjects: []string{"s.>"}}); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -28,15 +28,16 @@ const (
 	codeNoPeers       jetstream.ErrorCode = 10005
 )
 
-// ErrStreamFull means that the run's stream, or the server's disk, has reached its limit. Nothing was written.
+// ErrStreamFull means that the run's stream, or the server's disk, has reached its
+// limit. Nothing was written.
 var ErrStreamFull = errors.New("stream is full")
 
-// ErrNoLink means that the sequence that an event was to follow is no link of its chain. The log is not the one that the
-// writer has read.
+// ErrNoLink means that the sequence that an event was to follow is no link of its chain. The log is
+// not the one that the writer has read.
 var ErrNoLink = errors.New("not a link of this chain")
 
-// settleTime is how long the server's verdict and the chain that is read may contradict each other: a leader
-// that was just elected is still catching up.
+// settleTime is how long the server's verdict and the chain that is read may contradict each other:
+// a leader that was just elected is still catching up.
 const settleTime = 5 * time.Second
 
 // Conflict says that another event took the link's place. Winner is the event that stands there.
@@ -51,9 +52,10 @@ func (c *Conflict) Error() string {
 
 // Append puts the event behind the link e.Prev of its chain (0: as the first link).
 //
-// When another writer was faster with the same event (same ID), its event is returned with adopted set: the
-// log's content counts, not the caller's. When a different event stands there, the error is a *Conflict. An
-// append whose outcome is unknown is resolved by reading the chain, so Append may be repeated at will.
+// When another writer was faster with the same event (same ID), its event is returned with adopted
+// set: the log's content counts, not the caller's. When a different event stands there, the error
+// is a *Conflict. An append whose outcome is unknown is resolved by reading the chain, so Append
+// may be repeated at will.
 func (l Appender) Append(ctx context.Context, e events.Event) (stored events.Event, adopted bool, err error) {
 	if e.Time.IsZero() {
 		e.Time = l.now()
@@ -96,8 +98,8 @@ func (l Appender) Append(ctx context.Context, e events.Event) (stored events.Eve
 			case code == codeWrongSequence && time.Since(began) > settleTime:
 				return e, false, fmt.Errorf("append %s: sequence %d: %w, which ends before it", e.ID, e.Prev, ErrNoLink)
 			}
-			// Nothing stands there yet: the append never arrived, or is still on its way. The expected
-			// sequence makes a repetition safe in both cases.
+			// Nothing stands there yet: the append never arrived, or is still on its way. The
+			// expected sequence makes a repetition safe in both cases.
 		case code == codeInFlight || code == codeTooManyReqs || code == codeNotReady:
 		case streamFull(err):
 			return e, false, fmt.Errorf("append %s: %w: %w", e.ID, ErrStreamFull, err)
@@ -110,9 +112,10 @@ func (l Appender) Append(ctx context.Context, e events.Event) (stored events.Eve
 	}
 }
 
-// AppendLast puts the event behind whatever link is the last one. check may refuse that last link (nil: there
-// is none yet); it is asked again each time another writer was faster.
-func (l Appender) AppendLast(ctx context.Context, e events.Event, check func(last *events.Event) error) (events.Event, bool, error) {
+// AppendLast puts the event behind whatever link is the last one. check may refuse that last link
+// (nil: there is none yet); it is asked again each time another writer was faster.
+func (l Appender) AppendLast(ctx context.Context, e events.Event,
+	check func(last *events.Event) error) (events.Event, bool, error) {
 	for {
 		last, err := l.Last(ctx, e.Run, e.Type.Kind(), e.Entity)
 		switch {
@@ -150,8 +153,9 @@ func (l *core) publish(ctx context.Context, run string, msg *nats.Msg) (seq uint
 	return seq, errors.Join(err, refused)
 }
 
-// after finds the link that stands directly behind e.Prev; found is false when the chain ends there, or before. An event is void if its
-// stream was hidden or made again meanwhile: it follows from the events of another stream.
+// after finds the link that stands directly behind e.Prev; found is false when the chain ends
+// there, or before. An event is void if its stream was hidden or made again meanwhile: it follows
+// from the events of another stream.
 func (l Appender) after(ctx context.Context, e events.Event, stream any) (link events.Event, found bool, err error) {
 	if e.Run != events.Catalogue {
 		in, err := l.Incarnation(ctx, e.Run)
@@ -188,13 +192,16 @@ func apiCode(err error) jetstream.ErrorCode {
 	return 0
 }
 
-// Away reports whether an error says that the server is away, or does not answer: the same question may be answered later.
+// Away reports whether an error says that the server is away, or does not answer: the same
+// question may be answered later.
 func Away(err error) bool { return unknownOutcome(err) }
 
-// unknownOutcome reports whether the request may or may not have been carried out, and may be answered later.
+// unknownOutcome reports whether the request may or may not have been carried out,
+// and may be answered later.
 func unknownOutcome(err error) bool {
 	switch apiCode(err) {
-	case jetstream.JSErrCodeJetStreamNotEnabledForAccount, jetstream.JSErrCodeJetStreamNotEnabled, // the server is starting
+	// the server is starting
+	case jetstream.JSErrCodeJetStreamNotEnabledForAccount, jetstream.JSErrCodeJetStreamNotEnabled,
 		codeClusterNotAvailable, codeClusterNotLeader, codeStreamOffline:
 		return true
 	}
@@ -216,13 +223,14 @@ func streamFull(err error) bool {
 	if !errors.As(err, &api) {
 		return false
 	}
-	// The code of a failed store is shared by messages that are too large, which say "message size exceeds maximum".
+	// The code of a failed store is shared by messages that are too large, which say
+	// "message size exceeds maximum".
 	return api.ErrorCode == codeAccountFull || api.ErrorCode == codeStorageFull ||
 		api.ErrorCode == codeStoreFailed && strings.HasPrefix(api.Description, "maximum ")
 }
 
-// Waits before a request to the server is made again. A writer that lost a race, or whose chain has an append under way, comes back at once; where
-// the server is away, it has to come back first.
+// Waits before a request to the server is made again. A writer that lost a race, or whose chain has
+// an append under way, comes back at once; where the server is away, it has to come back first.
 var (
 	appendAgain = retry.Policy{First: 100 * time.Microsecond, Most: 250 * time.Millisecond}
 	askAgain    = retry.Policy{First: 6 * time.Millisecond, Most: 250 * time.Millisecond}

@@ -62,7 +62,8 @@ func TestAppendThatLostTheRace(t *testing.T) {
 		t.Fatalf("the same event: adopted %v, %v", adopted, err)
 	}
 	if stored.Seq != links[1].Seq || string(stored.Data) != string(links[1].Data) {
-		t.Errorf("adopted %s at %d, want what the log holds: %s at %d", stored.Data, stored.Seq, links[1].Data, links[1].Seq)
+		t.Errorf("adopted %s at %d, want what the log holds: %s at %d", stored.Data, stored.Seq,
+			links[1].Data, links[1].Seq)
 	}
 
 	other := note(t, "g000001-0", "x", "too late")
@@ -72,11 +73,13 @@ func TestAppendThatLostTheRace(t *testing.T) {
 		t.Fatalf("another event: %v, want a conflict", err)
 	}
 	if conflict.Winner.ID != links[1].ID || conflict.Winner.Seq != links[1].Seq {
-		t.Errorf("the winner is %s at %d, want the link that follows directly: %s at %d", conflict.Winner.ID, conflict.Winner.Seq, links[1].ID, links[1].Seq)
+		t.Errorf("the winner is %s at %d, want the link that follows directly: %s at %d", conflict.Winner.ID,
+			conflict.Winner.Seq, links[1].ID, links[1].Seq)
 	}
 
 	first := note(t, "g000001-0", "y", "not the first")
-	if _, _, err := log.Appender.Append(t.Context(), first); !errors.As(err, &conflict) || conflict.Winner.Seq != links[0].Seq {
+	if _, _, err := log.Appender.Append(t.Context(), first); !errors.As(err, &conflict) ||
+		conflict.Winner.Seq != links[0].Seq {
 		t.Errorf("a second first link: %v", err)
 	}
 }
@@ -90,7 +93,8 @@ func TestAppendBehindWhatIsNoLink(t *testing.T) {
 	more.Prev = links[0].Seq
 	mustAppend(t, log, more)
 
-	for name, prev := range map[string]uint64{"another chain's link": foreign[0].Seq, "a sequence that is yet to come": 99} {
+	for name, prev := range map[string]uint64{"another chain's link": foreign[0].Seq,
+		"a sequence that is yet to come": 99} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := note(t, "g000001-0", "c", "c")
@@ -111,7 +115,8 @@ func TestAppendToMissingRun(t *testing.T) {
 	if _, _, err := log.Appender.Append(ctx, e); !errors.Is(err, eventlog.ErrNotFound) {
 		t.Errorf("Append: %v", err)
 	}
-	if _, _, err := log.Appender.AppendLast(ctx, e, func(*events.Event) error { return nil }); !errors.Is(err, eventlog.ErrNotFound) {
+	if _, _, err := log.Appender.AppendLast(ctx, e, func(*events.Event) error { return nil }); !errors.Is(err,
+		eventlog.ErrNotFound) {
 		t.Errorf("AppendLast: %v", err)
 	}
 }
@@ -138,12 +143,14 @@ func TestAppendLast(t *testing.T) {
 	if got, want := strings.Join(seen, " "), "none "+a.ID; got != want {
 		t.Errorf("check saw %s, want %s", got, want)
 	}
-	if stored, adopted, err := log.Appender.AppendLast(t.Context(), b, check); err != nil || !adopted || stored.Seq != 2 {
+	if stored, adopted, err := log.Appender.AppendLast(t.Context(), b, check); err != nil ||
+		!adopted || stored.Seq != 2 {
 		t.Errorf("the same again: sequence %d, adopted %v, %v", stored.Seq, adopted, err)
 	}
 	refused := errors.New("refused")
 	c := note(t, "g000001-0", "c", "")
-	if _, _, err := log.Appender.AppendLast(t.Context(), c, func(*events.Event) error { return refused }); !errors.Is(err, refused) {
+	if _, _, err := log.Appender.AppendLast(t.Context(), c,
+		func(*events.Event) error { return refused }); !errors.Is(err, refused) {
 		t.Errorf("a refusal: %v", err)
 	}
 	// A writer that is faster between check and append makes check look again.
@@ -187,7 +194,8 @@ func TestAppendOnce(t *testing.T) {
 func TestClaimCheck(t *testing.T) {
 	t.Parallel()
 	log := openLog(t)
-	for name, size := range map[string]int{"as large as may travel": events.MaxPayload, "one byte more": events.MaxPayload + 1, "3 MiB": 3 << 20} {
+	for name, size := range map[string]int{"as large as may travel": events.MaxPayload,
+		"one byte more": events.MaxPayload + 1, "3 MiB": 3 << 20} {
 		t.Run(name, func(t *testing.T) {
 			e := note(t, events.RolloutID("g000001", size), "a", "")
 			e.Data = []byte(`{"text":"` + strings.Repeat("x", size-len(`{"text":""}`)) + `"}`)
@@ -200,7 +208,8 @@ func TestClaimCheck(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if large := size > events.MaxPayload; large != (len(msg.Data) < 1024) || large != (len(msg.Header[events.HeaderDataRef]) == 1) {
+			if large := size > events.MaxPayload; large != (len(msg.Data) < 1024) ||
+				large != (len(msg.Header[events.HeaderDataRef]) == 1) {
 				t.Errorf("%d bytes travelled, reference %v", len(msg.Data), msg.Header[events.HeaderDataRef])
 			}
 			checkBody(t, log, e, stored.Seq)
@@ -231,7 +240,8 @@ func TestFullStream(t *testing.T) {
 	log := natstest.Log(t)
 	// An operator chose a small limit; EnsureRun leaves it as it is.
 	_, err := log.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
-		Name: events.RunStream(run), Subjects: []string{"rondo.v1." + run + ".>"}, MaxBytes: 20 << 10, Discard: jetstream.DiscardNew, AllowDirect: true,
+		Name: events.RunStream(run), Subjects: []string{"rondo.v1." + run + ".>"}, MaxBytes: 20 << 10,
+		Discard: jetstream.DiscardNew, AllowDirect: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +295,8 @@ func TestReservedRunNames(t *testing.T) {
 	}
 }
 
-// An append behind another one of its chain that is still under way is refused with a code that is no verdict.
+// An append behind another one of its chain that is still under way is refused with a
+// code that is no verdict.
 func TestAppendInFlightIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	server := natstest.Server(t)
@@ -296,14 +307,16 @@ func TestAppendInFlightIsNoVerdict(t *testing.T) {
 	if err := real.Streams.EnsureRun(t.Context(), "other"); err != nil {
 		t.Fatal(err)
 	}
-	// A stream answers only what it knows; this one of the test's own answers first that it is busy, then not.
+	// A stream answers only what it knows; this one of the test's own answers first
+	// that it is busy, then not.
 	nc := natstest.Connect(t, server)
 	codes := []string{"10164", "10167", "10163", "10164"}
 	asked := 0
 	_, err = nc.Subscribe("rondo.v1."+run+".>", func(m *nats.Msg) {
 		asked++
 		if asked <= len(codes) {
-			_ = m.Respond([]byte(`{"error":{"code":400,"err_code":` + codes[asked-1] + `,"description":"wrong last sequence"}}`))
+			_ = m.Respond([]byte(`{"error":{"code":400,"err_code":` + codes[asked-1] +
+				`,"description":"wrong last sequence"}}`))
 			return
 		}
 		_ = m.Respond([]byte(`{"stream":"` + events.RunStream(run) + `","seq":7}`))

@@ -14,8 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// A segment is cut when it takes segmentBytes in the store, or has segmentParts: events of text shrink to a twentieth, and what is not
-// sealed has to be read again.
+// A segment is cut when it takes segmentBytes in the store, or has segmentParts: events of text
+// shrink to a twentieth, and what is not sealed has to be read again.
 const (
 	segmentBytes = 16 << 20
 	segmentParts = 32
@@ -28,7 +28,8 @@ var ErrBroken = errors.New("archive is broken")
 var ErrForgotten = fmt.Errorf("retention has deleted its archive: %w", ErrNotFound)
 
 // ReadSegment fetches a segment and checks that it is the one that was sealed.
-func ReadSegment(ctx context.Context, store storage.Store, run string, s events.SegmentSealed) (*storage.Segment, error) {
+func ReadSegment(ctx context.Context, store storage.Store, run string,
+	s events.SegmentSealed) (*storage.Segment, error) {
 	data, err := storage.GetBlob(ctx, store, s.Segment)
 	if err != nil {
 		return nil, fmt.Errorf("segment %d to %d of run %s: %w", s.First, s.Last, run, err)
@@ -37,8 +38,10 @@ func ReadSegment(ctx context.Context, store storage.Store, run string, s events.
 	if err != nil {
 		return nil, fmt.Errorf("segment %d to %d of run %s: %w", s.First, s.Last, run, err)
 	}
-	if segment.Run != run || segment.First != int64(s.First) || segment.Last != int64(s.Last) || segment.Previous != s.Previous {
-		return nil, fmt.Errorf("segment %d to %d of run %s: %w: the file holds %d to %d of run %s behind %.16q", s.First, s.Last, run, ErrBroken, segment.First, segment.Last, segment.Run, segment.Previous)
+	if segment.Run != run || segment.First != int64(s.First) || segment.Last != int64(s.Last) ||
+		segment.Previous != s.Previous {
+		return nil, fmt.Errorf("segment %d to %d of run %s: %w: the file holds %d to %d of run %s behind %.16q",
+			s.First, s.Last, run, ErrBroken, segment.First, segment.Last, segment.Run, segment.Previous)
 	}
 	return segment, nil
 }
@@ -48,7 +51,8 @@ func CheckSegments(run string, sealed []events.SegmentSealed) error {
 	next, previous := uint64(1), ""
 	for _, s := range sealed {
 		if s.First != next || s.Last < s.First || s.Previous != previous {
-			return fmt.Errorf("run %s: %w: a segment of %d to %d behind %.16q where %d and %.16q should come", run, ErrBroken, s.First, s.Last, s.Previous, next, previous)
+			return fmt.Errorf("run %s: %w: a segment of %d to %d behind %.16q where %d and %.16q should come", run,
+				ErrBroken, s.First, s.Last, s.Previous, next, previous)
 		}
 		next, previous = s.Last+1, s.Segment.SHA256
 	}
@@ -72,7 +76,8 @@ func (l Reader) archived(ctx context.Context, run string, from uint64, yield fun
 }
 
 // readSegments reads the events of segments, from a sequence on.
-func (l Reader) readSegments(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed, yield func(events.Event, error) bool) {
+func (l Reader) readSegments(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed,
+	yield func(events.Event, error) bool) {
 	for records, err := range l.readAhead(ctx, run, from, sealed) {
 		if err != nil {
 			yield(events.Event{}, err)
@@ -93,8 +98,9 @@ func (l Reader) readSegments(ctx context.Context, run string, from uint64, seale
 	}
 }
 
-// Seal archives what a run's stream holds behind its last segment, in whole segments, and in a last smaller one if all
-// is set. It gives the segments that it made. Two that seal at once make the same first segment, and one of them states it.
+// Seal archives what a run's stream holds behind its last segment, in whole segments, and in a last
+// smaller one if all is set. It gives the segments that it made. Two that seal at once make the
+// same first segment, and one of them states it.
 func (l Appender) Seal(ctx context.Context, run string, all bool) (made []events.SegmentSealed, err error) {
 	through := uint64(0)
 	if all {
@@ -125,11 +131,12 @@ func (l Appender) Seal(ctx context.Context, run string, all bool) (made []events
 // errCut ends the reading of a segment that is full.
 var errCut = errors.New("the segment is full")
 
-// NextSegment stores the segment of a run that follows the last sealed one, and makes the event that states it; nil when there is nothing to seal.
-// It appends nothing. A segment that is not full is made only where the archive ends before through.
+// NextSegment stores the segment of a run that follows the last sealed one, and makes the event
+// that states it; nil when there is nothing to seal. It appends nothing. A segment that is not full
+// is made only where the archive ends before through.
 //
-// One that is stored and never stated, as by a process that dies between the two, is an object that nothing refers to: the next one begins at the
-// same sequence, and follows the same segment.
+// One that is stored and never stated, as by a process that dies between the two, is an object that
+// nothing refers to: the next one begins at the same sequence, and follows the same segment.
 func (l Archive) NextSegment(ctx context.Context, run string, through uint64) (*events.Event, error) {
 	fact, err := events.New(events.Catalogue, events.SegmentSealedType, run, "", nil)
 	if err != nil {
@@ -158,22 +165,24 @@ func (l Archive) NextSegment(ctx context.Context, run string, through uint64) (*
 		return nil, nil
 	}
 	segment, full := storage.NewSegmentWriter(run, last.Segment.SHA256), false
-	r := &cursor{log: l.Reader, run: run, created: in.Created, next: next, until: in.LastSeq, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		if err := segment.Add(record(m, meta)); err != nil {
-			return err
-		}
-		if full = segment.Stored() >= segmentBytes || segment.Parts() >= segmentParts; full {
-			return errCut
-		}
-		return nil
-	}}
+	r := &cursor{log: l.Reader, run: run, created: in.Created, next: next, until: in.LastSeq,
+		raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+			if err := segment.Add(record(m, meta)); err != nil {
+				return err
+			}
+			if full = segment.Stored() >= segmentBytes || segment.Parts() >= segmentParts; full {
+				return errCut
+			}
+			return nil
+		}}
 	if err := r.read(ctx); err != nil && !errors.Is(err, errCut) {
 		return nil, fmt.Errorf("seal run %s: %w", run, err)
 	}
 	if segment.Len() == 0 || !full && !all {
 		return nil, nil
 	}
-	// After a power cut the stream must not end before its archive: other events would take the sequences.
+	// After a power cut the stream must not end before its archive: other events
+	// would take the sequences.
 	if err := l.persistStream(events.RunStream(run)); err != nil {
 		return nil, fmt.Errorf("seal run %s: %w", run, err)
 	}
@@ -190,8 +199,8 @@ func (l Archive) NextSegment(ctx context.Context, run string, through uint64) (*
 // ErrForked means that a run's stream and its archive hold different events at one sequence.
 var ErrForked = errors.New("the stream and its archive are a fork")
 
-// joins checks that a stream holds what the last part of its last segment holds: nothing is sealed behind an archive that is another one's. It reads the
-// segment once.
+// joins checks that a stream holds what the last part of its last segment holds: nothing is sealed
+// behind an archive that is another one's. It reads the segment once.
 func (l Archive) joins(ctx context.Context, run string, in Incarnation, last events.SegmentSealed) error {
 	if in.LastSeq < last.Last {
 		return fmt.Errorf("run %s: %w: it ends at %d, and the archive at %d", run, ErrBehind, in.LastSeq, last.Last)
@@ -217,19 +226,21 @@ func (l Archive) joins(ctx context.Context, run string, in Incarnation, last eve
 	return err
 }
 
-// fillsSegment estimates whether the last n events of a run fill a segment: as large as those of its last segment were in the store, or
-// so many that their size there does not matter.
+// fillsSegment estimates whether the last n events of a run fill a segment: as large as those of
+// its last segment were in the store, or so many that their size there does not matter.
 func (l Archive) fillsSegment(ctx context.Context, run string, n uint64, last events.SegmentSealed) bool {
 	if last.Last > 0 && float64(n)*float64(last.Segment.Size)/float64(last.Last+1-last.First) >= 1.25*segmentBytes {
 		return true
 	}
 	info, err := l.info(ctx, run)
-	return err == nil && info.State.Msgs > 0 && float64(info.State.Bytes)/float64(info.State.Msgs)*float64(n) >= segmentParts*storage.SegmentPart
+	return err == nil && info.State.Msgs > 0 &&
+		float64(info.State.Bytes)/float64(info.State.Msgs)*float64(n) >= segmentParts*storage.SegmentPart
 }
 
 func record(m jetstream.Msg, meta *jetstream.MsgMetadata) storage.Record {
 	r := storage.Record{
-		Sequence: int64(meta.Sequence.Stream), Time: meta.Timestamp.UTC(), Subject: m.Subject(), Header: map[string][]string{}, Data: slices.Clone(m.Data()),
+		Sequence: int64(meta.Sequence.Stream), Time: meta.Timestamp.UTC(), Subject: m.Subject(),
+		Header: map[string][]string{}, Data: slices.Clone(m.Data()),
 	}
 	for name, values := range m.Headers() {
 		if !strings.HasPrefix(name, "Nats-") { // the conditions of its append are of no more use
@@ -243,12 +254,14 @@ func record(m jetstream.Msg, meta *jetstream.MsgMetadata) storage.Record {
 }
 
 // putSegment stores a segment that begins with a sequence.
-func (l Archive) putSegment(ctx context.Context, run string, first uint64, previous string, segment *storage.SegmentWriter) (events.SegmentSealed, error) {
+func (l Archive) putSegment(ctx context.Context, run string, first uint64, previous string,
+	segment *storage.SegmentWriter) (events.SegmentSealed, error) {
 	data, err := segment.Finish()
 	if err != nil {
 		return events.SegmentSealed{}, err
 	}
 	last := first + uint64(segment.Len()) - 1
-	ref, err := storage.PutNamed(ctx, l.store, fmt.Sprintf("runs/%s/log/%s-%s", run, events.StepKey(int64(first)), events.StepKey(int64(last))), ".arrow", data)
+	ref, err := storage.PutNamed(ctx, l.store, fmt.Sprintf("runs/%s/log/%s-%s", run, events.StepKey(int64(first)),
+		events.StepKey(int64(last))), ".arrow", data)
 	return events.SegmentSealed{First: first, Last: last, Segment: ref, Previous: previous}, err
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// partsAhead is how many parts of segments are decoded while one is read. Each takes some 16 MiB, four times that in segments of before
-// they had several parts.
+// partsAhead is how many parts of segments are decoded while one is read. Each takes some 16 MiB,
+// four times that in segments of before they had several parts.
 const partsAhead = 2
 
 // reading is a part that is being decoded.
@@ -18,9 +18,10 @@ type reading struct {
 	err     error
 }
 
-// readAhead yields the parts that hold a run's events from a sequence on, in order. It fetches a segment while the last parts of the
-// one before it are read.
-func (l Reader) readAhead(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed) iter.Seq2[[]storage.Record, error] {
+// readAhead yields the parts that hold a run's events from a sequence on, in order. It fetches a
+// segment while the last parts of the one before it are read.
+func (l Reader) readAhead(ctx context.Context, run string, from uint64,
+	sealed []events.SegmentSealed) iter.Seq2[[]storage.Record, error] {
 	return func(yield func([]storage.Record, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
@@ -38,7 +39,8 @@ func (l Reader) readAhead(ctx context.Context, run string, from uint64, sealed [
 }
 
 // startReading starts to decode part after part, as pending has room for them.
-func (l Reader) startReading(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed, pending chan<- chan reading) {
+func (l Reader) startReading(ctx context.Context, run string, from uint64, sealed []events.SegmentSealed,
+	pending chan<- chan reading) {
 	start := func(read func() ([]storage.Record, error)) (ok bool) {
 		c := make(chan reading, 1)
 		select {

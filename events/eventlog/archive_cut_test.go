@@ -17,7 +17,8 @@ func noise(t *testing.T, log *eventlog.Log, first, n int) {
 	for i := range n {
 		bytes := make([]byte, 75<<10)
 		random.Read(bytes)
-		e, err := events.New("r", events.RolloutAnnotatedType, events.RolloutID(events.GroupID(2), first+i), "0", events.RolloutAnnotated{Text: base64.StdEncoding.EncodeToString(bytes)})
+		e, err := events.New("r", events.RolloutAnnotatedType, events.RolloutID(events.GroupID(2), first+i),
+			"0", events.RolloutAnnotated{Text: base64.StdEncoding.EncodeToString(bytes)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,7 +28,8 @@ func noise(t *testing.T, log *eventlog.Log, first, n int) {
 	}
 }
 
-// TestSegmentsAreCutBySize: as large as they become in the store, not as the log is, and as the last one tells what they will become.
+// TestSegmentsAreCutBySize: as large as they become in the store, not as the log is, and as the
+// last one tells what they will become.
 func TestSegmentsAreCutBySize(t *testing.T) {
 	log := natstest.Log(t)
 	recorded(t, log, "r", 0)
@@ -44,7 +46,8 @@ func TestSegmentsAreCutBySize(t *testing.T) {
 		t.Errorf("too early: %v: %+v", err, made)
 	}
 	noise(t, log, 400, 150)
-	if made, err = log.Appender.Seal(t.Context(), "r", false); err != nil || len(made) != 1 || made[0].Segment.Size < 16<<20 {
+	if made, err = log.Appender.Seal(t.Context(), "r", false); err != nil || len(made) != 1 ||
+		made[0].Segment.Size < 16<<20 {
 		t.Errorf("%v: %+v", err, made)
 	}
 	if _, err := log.Appender.Seal(t.Context(), "r", true); err != nil {

@@ -22,7 +22,8 @@ func (l Archive) AtRest(ctx context.Context, run string) (wait time.Duration, er
 
 // Archived is how far a run is archived.
 type Archived struct {
-	// Through is the last archived sequence, 0 where there is none, and Last the last one of the stream.
+	// Through is the last archived sequence, 0 where there is none, and Last
+	// the last one of the stream.
 	Through, Last uint64
 	// At is when the last segment was stated; before the first one, when the run's stream was made.
 	At time.Time

@@ -15,7 +15,8 @@ import (
 func annotated(t *testing.T, log *eventlog.Log, run string, first, n int) {
 	t.Helper()
 	for i := range n {
-		e, err := events.New(run, events.RolloutAnnotatedType, events.RolloutID(events.GroupID(3), first+i), "0", events.RolloutAnnotated{Text: "so far"})
+		e, err := events.New(run, events.RolloutAnnotatedType, events.RolloutID(events.GroupID(3), first+i),
+			"0", events.RolloutAnnotated{Text: "so far"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +44,8 @@ func stored(t *testing.T, log *eventlog.Log, run string) events.SegmentSealed {
 	return segment
 }
 
-// TestArchiverDiesBeforeItStates: a segment that was stored and not stated changes nothing, also where the store alone is left.
+// TestArchiverDiesBeforeItStates: a segment that was stored and not stated changes nothing, also
+// where the store alone is left.
 func TestArchiverDiesBeforeItStates(t *testing.T) {
 	log := natstest.Log(t)
 	recorded(t, log, "r", 2)
@@ -101,7 +103,8 @@ func elsewhere(t *testing.T, log *eventlog.Log) *eventlog.Log {
 	return empty
 }
 
-// TestLostDisk: the disk of the log is lost while a run is open. Restored, the run is what was archived, goes on behind it, and is archived on.
+// TestLostDisk: the disk of the log is lost while a run is open. Restored, the run is what was
+// archived, goes on behind it, and is archived on.
 func TestLostDisk(t *testing.T) {
 	log := natstest.Log(t)
 	recorded(t, log, "r", 6)
@@ -109,7 +112,8 @@ func TestLostDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	annotated(t, log, "r", 0, 4)
-	published, err := events.New("r", events.WeightsPublishedType, "p", "3", events.WeightsPublished{Policy: "p", Version: 3})
+	published, err := events.New("r", events.WeightsPublishedType, "p",
+		"3", events.WeightsPublished{Policy: "p", Version: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +136,8 @@ func TestLostDisk(t *testing.T) {
 	}
 	same(t, "restored", everything(t, empty, "r"), want)
 	turn := events.TurnSampled{VersionSpans: []events.VersionSpan{{Version: 3}, {Start: 1, Version: 4}}}
-	if err := empty.MarkVersions(t.Context(), "p", 0, &turn); err != nil || turn.VersionSpans[0].Version != 3 || turn.VersionSpans[1].Version != runfile.UnknownVersion {
+	if err := empty.MarkVersions(t.Context(), "p", 0, &turn); err != nil || turn.VersionSpans[0].Version != 3 ||
+		turn.VersionSpans[1].Version != runfile.UnknownVersion {
 		t.Errorf("the catalogue takes the policy's versions 3 and 4 for %v, %v", turn.VersionSpans, err)
 	}
 	// A late repetition of what is restored is adopted, and what does not follow is refused.
@@ -153,7 +158,8 @@ func TestLostDisk(t *testing.T) {
 		t.Errorf("another first link: %v, want a conflict", err)
 	}
 	annotated(t, empty, "r", 70, 2)
-	if made, err := empty.Appender.Seal(t.Context(), "r", true); err != nil || len(made) != 1 || made[0].First != uint64(len(want)+1) {
+	if made, err := empty.Appender.Seal(t.Context(), "r", true); err != nil || len(made) != 1 ||
+		made[0].First != uint64(len(want)+1) {
 		t.Errorf("archived on: %v: %+v", err, made)
 	}
 	sealed, err := empty.Segments(t.Context(), "r")

@@ -67,7 +67,8 @@ func same(t *testing.T, what string, got, want []events.Event) {
 	}
 }
 
-// equal compares what the log is read for; fmt shows times without where they came from, and takes long to show large data.
+// equal compares what the log is read for; fmt shows times without where they came from, and takes
+// long to show large data.
 func equal(a, b events.Event) bool {
 	data := bytes.Equal(a.Data, b.Data)
 	a.Data, b.Data = nil, nil
@@ -100,7 +101,8 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "read from the archive", everything(t, log, "r"), want)
-	if cfg, err := log.RecordedConfig(t.Context(), "r"); err != nil || cfg.GroupSize != runfile.DefaultRunConfig().GroupSize {
+	if cfg, err := log.RecordedConfig(t.Context(), "r"); err != nil ||
+		cfg.GroupSize != runfile.DefaultRunConfig().GroupSize {
 		t.Errorf("configuration of the archived run: %v", err)
 	}
 	if _, err := log.RecordedConfig(t.Context(), "nobody"); err == nil {
@@ -218,7 +220,8 @@ func TestBrokenArchive(t *testing.T) {
 
 func TestSegmentsThatDoNotFollow(t *testing.T) {
 	ref := func(c string) storage.Ref { return storage.Ref{SHA256: strings.Repeat(c, 64)} }
-	good := []events.SegmentSealed{{First: 1, Last: 5, Segment: ref("a")}, {First: 6, Last: 9, Segment: ref("b"), Previous: ref("a").SHA256}}
+	good := []events.SegmentSealed{{First: 1, Last: 5, Segment: ref("a")},
+		{First: 6, Last: 9, Segment: ref("b"), Previous: ref("a").SHA256}}
 	if err := eventlog.CheckSegments("r", good); err != nil {
 		t.Error(err)
 	}

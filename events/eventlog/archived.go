@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// archives is what a Log knows of the runs' archives: where each segment is, and the part that was read last.
+// archives is what a Log knows of the runs' archives: where each segment is, and the
+// part that was read last.
 type archives struct {
 	mu    sync.Mutex
 	known map[string]archive
@@ -101,7 +102,8 @@ func (a *archives) wasRead(s events.SegmentSealed) {
 	a.read[s.Segment.SHA256] = true
 }
 
-// Segments lists what is archived of a run, from its first event on: ErrForgotten where that was given up.
+// Segments lists what is archived of a run, from its first event on: ErrForgotten
+// where that was given up.
 func (l Reader) Segments(ctx context.Context, run string) ([]events.SegmentSealed, error) {
 	last, err := l.Last(ctx, events.Catalogue, events.SegmentSealedType.Kind(), run)
 	if errors.Is(err, ErrNotFound) {
@@ -123,7 +125,8 @@ func (l Reader) Segments(ctx context.Context, run string) ([]events.SegmentSeale
 	return slices.Clone(known.sealed), nil
 }
 
-// extendArchive reads the facts behind those that are known. Where these are not of the chain, they were of a catalogue that is gone.
+// extendArchive reads the facts behind those that are known. Where these are not of the chain, they
+// were of a catalogue that is gone.
 func (l Reader) extendArchive(ctx context.Context, known archive, last events.Event) (archive, error) {
 	links, err := l.walk(ctx, last, known.last.Seq)
 	if err != nil {
@@ -146,7 +149,8 @@ func (l Reader) extendArchive(ctx context.Context, known archive, last events.Ev
 	return archive{sealed: sealed, last: last}, nil
 }
 
-// segmentsTo lists a run's segments, and asks the catalogue only where those that are known end before a sequence.
+// segmentsTo lists a run's segments, and asks the catalogue only where those that are
+// known end before a sequence.
 func (l Reader) segmentsTo(ctx context.Context, run string, seq uint64) ([]events.SegmentSealed, error) {
 	if known := l.archives.of(run).sealed; through(known) >= seq {
 		return known, nil
@@ -177,7 +181,8 @@ func (l Reader) archivedEvent(ctx context.Context, run string, seq uint64) (even
 }
 
 // archivedRecord gives a copy of a record, which holds nothing else of its part.
-func (l Reader) archivedRecord(ctx context.Context, run string, s events.SegmentSealed, seq uint64) (storage.Record, error) {
+func (l Reader) archivedRecord(ctx context.Context, run string, s events.SegmentSealed,
+	seq uint64) (storage.Record, error) {
 	a := &l.archives
 	a.reading.Lock()
 	defer a.reading.Unlock()
@@ -221,8 +226,9 @@ var errFilled = errors.New("what had left the stream was read from the archive")
 // whole reports whether a reader must see every event of a run.
 func (r *cursor) whole() bool { return r.fn != nil && r.filter == "" && r.run != events.Catalogue }
 
-// fill reads what is not on the stream any more from the archive, up to its end, and reports whether that was the end of a read that ends. What is
-// not archived either is lost, by an operator's hand or with a backup: who cannot do without it has to notice.
+// fill reads what is not on the stream any more from the archive, up to its end, and reports
+// whether that was the end of a read that ends. What is not archived either is lost, by an
+// operator's hand or with a backup: who cannot do without it has to notice.
 func (r *cursor) fill(ctx context.Context) (end bool, err error) {
 	sealed, err := r.log.segmentsTo(ctx, r.run, r.next)
 	if err == nil && through(sealed) < r.next {

@@ -18,7 +18,8 @@ import (
 // deletable makes a run whose stream lets anybody purge it.
 func deletable(t *testing.T, log *eventlog.Log, run string) {
 	t.Helper()
-	cfg := jetstream.StreamConfig{Name: events.RunStream(run), Subjects: []string{"rondo.v1." + run + ".>"}, DenyDelete: true, AllowDirect: true}
+	cfg := jetstream.StreamConfig{Name: events.RunStream(run), Subjects: []string{"rondo.v1." + run + ".>"},
+		DenyDelete: true, AllowDirect: true}
 	if _, err := log.JetStream().CreateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +48,8 @@ func link(t testing.TB, log *eventlog.Log, run string, typ events.Type, entity s
 	return stored
 }
 
-// episodes appends rollouts of a group side by side, and then their outcomes one after the other, with a remark behind every third. Of the
-// first one the outcome is a failure.
+// episodes appends rollouts of a group side by side, and then their outcomes one after the other,
+// with a remark behind every third. Of the first one the outcome is a failure.
 func episodes(t testing.TB, log *eventlog.Log, run string, group, rollouts, turns, size int) (ids []string) {
 	t.Helper()
 	g := events.GroupID(int64(group))
@@ -58,7 +59,8 @@ func episodes(t testing.TB, log *eventlog.Log, run string, group, rollouts, turn
 	}
 	for turn := range turns {
 		for _, id := range ids {
-			link(t, log, run, events.TurnSampledType, id, events.TurnSampled{Turn: turn, Content: strings.Repeat(fmt.Sprintf("%s %d ", id, turn), size/14)})
+			link(t, log, run, events.TurnSampledType, id,
+				events.TurnSampled{Turn: turn, Content: strings.Repeat(fmt.Sprintf("%s %d ", id, turn), size/14)})
 			link(t, log, run, events.ToolsCompletedType, id, events.ToolsCompleted{Turn: turn})
 		}
 	}
@@ -76,7 +78,8 @@ func episodes(t testing.TB, log *eventlog.Log, run string, group, rollouts, turn
 	return ids
 }
 
-// TestReadersOfWhatWasPurged takes one ended rollout after the other from a run's stream, and compares all that can be read with what was recorded.
+// TestReadersOfWhatWasPurged takes one ended rollout after the other from a run's stream, and
+// compares all that can be read with what was recorded.
 func TestReadersOfWhatWasPurged(t *testing.T) {
 	log := natstest.Log(t)
 	deletable(t, log, "r")
@@ -98,7 +101,8 @@ func TestReadersOfWhatWasPurged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject(events.Chain("r", last.Type.Kind(), id)), jetstream.WithPurgeSequence(last.Seq)); err != nil {
+		if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject(events.Chain("r", last.Type.Kind(), id)),
+			jetstream.WithPurgeSequence(last.Seq)); err != nil {
 			t.Fatal(err)
 		}
 		// One that has read nothing yet, and remembers nothing.
@@ -149,7 +153,8 @@ func read(t *testing.T, log *eventlog.Log, want []events.Event, ids []string) re
 			t.Fatal(err)
 		}
 	}
-	r := readings{From: map[uint64]int{}, Histories: map[string]int{}, Starts: map[string]string{}, Rollouts: map[string]float64{}}
+	r := readings{From: map[uint64]int{}, Histories: map[string]int{}, Starts: map[string]string{},
+		Rollouts: map[string]float64{}}
 	for from := uint64(1); from <= n; from += 5 {
 		for e, err := range log.All(ctx, "r", from) {
 			must(err)

@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// ErrClosed means that the catalogue has a run's closing, behind which no service takes work from the run.
+// ErrClosed means that the catalogue has a run's closing, behind which no service
+// takes work from the run.
 var ErrClosed = errors.New("the run is closed")
 
 // mustServe is ErrClosed of a run that no service takes work from.
@@ -26,8 +27,9 @@ func (l Streams) mustServe(ctx context.Context, run string) error {
 	return err
 }
 
-// RemoveConsumers removes the durable consumers of a closed run's stream. Those stay from which somebody pulls, or of which a delivery is not
-// acknowledged: a service may be late to hear of the closing. It gives how many they are.
+// RemoveConsumers removes the durable consumers of a closed run's stream. Those stay from which
+// somebody pulls, or of which a delivery is not acknowledged: a service may be late to hear of the
+// closing. It gives how many they are.
 func (l Streams) RemoveConsumers(ctx context.Context, run string) (stay int, err error) {
 	stream, err := l.js.Stream(ctx, events.RunStream(run))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -52,7 +54,8 @@ func (l Streams) RemoveConsumers(ctx context.Context, run string) (stay int, err
 	}
 	for _, name := range idle {
 		err := stream.DeleteConsumer(ctx, name)
-		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) &&
+			!errors.Is(err, jetstream.ErrStreamNotFound) {
 			return stay, fmt.Errorf("remove consumer %s of run %s: %w", name, run, silent(ctx, err))
 		}
 	}

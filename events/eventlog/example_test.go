@@ -45,7 +45,8 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	opened, err := events.New("demo", events.GroupOpenedType, events.GroupID(1), "0", events.GroupOpened{Task: "fix", Size: 8})
+	opened, err := events.New("demo", events.GroupOpenedType, events.GroupID(1),
+		"0", events.GroupOpened{Task: "fix", Size: 8})
 	if err != nil {
 		log.Fatal(err)
 	}

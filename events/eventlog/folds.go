@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// foldedBytes bounds the rollouts that a Log keeps folded, by the bodies of their links: in memory they are about twice as large, and three times with the notes beside them.
+	// foldedBytes bounds the rollouts that a Log keeps folded, by the bodies of their links: in
+	// memory they are about twice as large, and three times with the notes beside them.
 	foldedBytes = 128 << 20
 	// foldedLink is what a link takes beside its body.
 	foldedLink = 512
@@ -18,15 +19,17 @@ const (
 	foldedRollouts = 4096
 )
 
-// folds keeps rollouts in flight as they were folded, so that a turn costs its own links and not those of all turns before it. They are a cache: a rollout that is not here is
-// folded from its chain.
+// folds keeps rollouts in flight as they were folded, so that a turn costs its own
+// links and not those of all turns before it. They are a cache: a rollout that is not
+// here is folded from its chain.
 type folds struct {
 	mu    sync.Mutex
 	kept  *lru.Cache[string, *fold]
 	bytes int
 }
 
-// fold is a rollout up to its last known link. Only its holder changes it, and not what was handed out.
+// fold is a rollout up to its last known link. Only its holder changes it, and
+// not what was handed out.
 type fold struct {
 	mu      sync.Mutex
 	rollout events.Rollout
@@ -83,7 +86,8 @@ func (f *folds) purge() {
 	f.kept.Purge()
 }
 
-// Rollout folds a rollout's chain up to its last link. What it gives is the caller's; the turns in it are shared and never change.
+// Rollout folds a rollout's chain up to its last link. What it gives is the caller's; the turns in
+// it are shared and never change.
 func (l Reader) Rollout(ctx context.Context, run, id string) (events.Rollout, error) {
 	last, err := l.Last(ctx, run, events.RolloutStartedType.Kind(), id)
 	if err != nil {
@@ -106,7 +110,8 @@ func (l Reader) Rollout(ctx context.Context, run, id string) (events.Rollout, er
 	return known.rollout.Share(), nil
 }
 
-// extend folds what stands behind the links that are known. Where these are not of the chain, they were of a stream that is gone.
+// extend folds what stands behind the links that are known. Where these are not of the chain, they
+// were of a stream that is gone.
 func (l Reader) extend(ctx context.Context, known *fold, last events.Event) error {
 	if same(known.tail, last) {
 		return nil
@@ -142,7 +147,8 @@ func (l Reader) extend(ctx context.Context, known *fold, last events.Event) erro
 	return err
 }
 
-// same reports whether two links are one: a stream that was made again may have another at the same sequence.
+// same reports whether two links are one: a stream that was made again may have
+// another at the same sequence.
 func same(a, b events.Event) bool {
 	return a.Seq == b.Seq && a.ID == b.ID && a.Time.Equal(b.Time)
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestFoldsGoOn reads a rollout behind each of its links with a Log that remembers and with one that does not: they agree, and what was read before stays as it was.
+// TestFoldsGoOn reads a rollout behind each of its links with a Log that remembers and with one
+// that does not: they agree, and what was read before stays as it was.
 func TestFoldsGoOn(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
@@ -21,8 +22,10 @@ func TestFoldsGoOn(t *testing.T) {
 	for turn := range 20 {
 		calls := []events.ToolCall{{ID: fmt.Sprint(turn), Name: "read_file", Arguments: "{}"}}
 		for _, e := range []events.Event{
-			servicetest.Event(t, "r", events.TurnSampledType, started.Entity, events.Ordinal(turn), events.TurnSampled{Turn: turn, Content: fmt.Sprint(turn), ToolCalls: calls}),
-			servicetest.Event(t, "r", events.ToolsCompletedType, started.Entity, events.Ordinal(turn), events.ToolsCompleted{Turn: turn, Results: []events.ToolResult{{CallID: fmt.Sprint(turn)}}}),
+			servicetest.Event(t, "r", events.TurnSampledType, started.Entity, events.Ordinal(turn),
+				events.TurnSampled{Turn: turn, Content: fmt.Sprint(turn), ToolCalls: calls}),
+			servicetest.Event(t, "r", events.ToolsCompletedType, started.Entity, events.Ordinal(turn),
+				events.ToolsCompleted{Turn: turn, Results: []events.ToolResult{{CallID: fmt.Sprint(turn)}}}),
 		} {
 			if e.Type == events.TurnSampledType {
 				e.Route = "pool-shell"
@@ -48,19 +51,23 @@ func TestFoldsGoOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(known.Turns) != i/2+1 || len(known.Tools) != (i+1)/2 || !reflect.DeepEqual(known.Turns, want.Turns) || !reflect.DeepEqual(known.Tools, want.Tools) || known.Progress != want.Progress {
-			t.Fatalf("behind link %d: %d turns and %d answers, not %d and %d", i, len(known.Turns), len(known.Tools), len(want.Turns), len(want.Tools))
+		if len(known.Turns) != i/2+1 || len(known.Tools) != (i+1)/2 || !reflect.DeepEqual(known.Turns, want.Turns) ||
+			!reflect.DeepEqual(known.Tools, want.Tools) || known.Progress != want.Progress {
+			t.Fatalf("behind link %d: %d turns and %d answers, not %d and %d", i, len(known.Turns), len(known.Tools),
+				len(want.Turns), len(want.Tools))
 		}
 	}
 }
 
-// TestFoldsAreShared reads one rollout from many sides while it grows, and changes what was read, as services do.
+// TestFoldsAreShared reads one rollout from many sides while it grows, and changes what
+// was read, as services do.
 func TestFoldsAreShared(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
 	id := servicetest.StartRollout(t, log, "r", "g000001-0", "a").Entity
 	for turn := range 10 {
-		sampled := servicetest.Event(t, "r", events.TurnSampledType, id, events.Ordinal(turn), events.TurnSampled{Turn: turn})
+		sampled := servicetest.Event(t, "r", events.TurnSampledType, id, events.Ordinal(turn),
+			events.TurnSampled{Turn: turn})
 		sampled.Route = "pool-shell"
 		servicetest.Append(t, log, sampled)
 		var readers sync.WaitGroup
@@ -83,7 +90,8 @@ func TestFoldsAreShared(t *testing.T) {
 	}
 }
 
-// TestFoldsOfAnotherStream: a run that is made again under the same name has other rollouts at the same sequences.
+// TestFoldsOfAnotherStream: a run that is made again under the same name has other
+// rollouts at the same sequences.
 func TestFoldsOfAnotherStream(t *testing.T) {
 	log := natstest.Log(t)
 	other, err := eventlog.New(log.Conn(), log.Store())
@@ -94,11 +102,13 @@ func TestFoldsOfAnotherStream(t *testing.T) {
 		if err := log.Streams.EnsureRun(t.Context(), "r"); err != nil {
 			t.Fatal(err)
 		}
-		opened := servicetest.Event(t, "r", events.RunOpenedType, "r", "0", events.RunOpened{Config: servicetest.Config("a")})
+		opened := servicetest.Event(t, "r", events.RunOpenedType, "r",
+			"0", events.RunOpened{Config: servicetest.Config("a")})
 		servicetest.Append(t, log, opened)
 		id := servicetest.StartRollout(t, log, "r", "g000001-0", "a").Entity
 		for turn := range 2 {
-			sampled := servicetest.Event(t, "r", events.TurnSampledType, id, events.Ordinal(turn), events.TurnSampled{Turn: turn, Content: content})
+			sampled := servicetest.Event(t, "r", events.TurnSampledType, id, events.Ordinal(turn),
+				events.TurnSampled{Turn: turn, Content: content})
 			sampled.Route = "pool-shell"
 			servicetest.Append(t, log, sampled)
 		}

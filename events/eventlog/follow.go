@@ -14,14 +14,15 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// ErrReplaced means that the run's stream was deleted and made again. What was read of it before is void.
+// ErrReplaced means that the run's stream was deleted and made again. What was
+// read of it before is void.
 var ErrReplaced = errors.New("the run's stream was made again")
 
 // errStop ends a read that has reached its end.
 var errStop = errors.New("stop")
 
-// All reads a run from sequence from (at least 1) up to the last event there is when it begins: what has left its stream, or the whole of
-// a run whose stream was deleted, from the archive.
+// All reads a run from sequence from (at least 1) up to the last event there is when it begins:
+// what has left its stream, or the whole of a run whose stream was deleted, from the archive.
 func (l Reader) All(ctx context.Context, run string, from uint64) iter.Seq2[events.Event, error] {
 	return func(yield func(events.Event, error) bool) {
 		in, err := l.Incarnation(ctx, run)
@@ -36,21 +37,23 @@ func (l Reader) All(ctx context.Context, run string, from uint64) iter.Seq2[even
 		if in.LastSeq < max(from, in.FirstSeq, 1) {
 			return
 		}
-		r := &cursor{log: l, run: run, created: in.Created, next: max(from, 1), until: in.LastSeq, patience: endPatience, fn: func(e events.Event) error {
-			if !yield(e, nil) {
-				return errStop
-			}
-			return nil
-		}}
+		r := &cursor{log: l, run: run, created: in.Created, next: max(from, 1), until: in.LastSeq,
+			patience: endPatience, fn: func(e events.Event) error {
+				if !yield(e, nil) {
+					return errStop
+				}
+				return nil
+			}}
 		if err := r.read(ctx); err != nil && !errors.Is(err, errStop) {
 			yield(events.Event{}, err)
 		}
 	}
 }
 
-// Follow hands every event of a run's stream to fn, from sequence from on and as they come, until the context
-// ends or fn returns an error, which Follow returns. Events come in order; after a lost connection the read goes on behind the last one.
-// With the filter "" they come without gaps: what has left the stream is read from the archive. Any other filter gives what the stream has.
+// Follow hands every event of a run's stream to fn, from sequence from on and as they come, until
+// the context ends or fn returns an error, which Follow returns. Events come in order; after a lost
+// connection the read goes on behind the last one. With the filter "" they come without gaps: what
+// has left the stream is read from the archive. Any other filter gives what the stream has.
 func (l Reader) Follow(ctx context.Context, run string, from uint64, filter string, fn func(events.Event) error) error {
 	in, err := l.lookUp(ctx, run)
 	if err != nil {
@@ -59,7 +62,8 @@ func (l Reader) Follow(ctx context.Context, run string, from uint64, filter stri
 	return l.FollowStream(ctx, run, in, from, filter, fn)
 }
 
-// lookUp is Incarnation for who follows: a server that gives no answer is asked again, for as long as a reader has patience.
+// lookUp is Incarnation for who follows: a server that gives no answer is asked again, for as long
+// as a reader has patience.
 func (l Reader) lookUp(ctx context.Context, run string) (in Incarnation, err error) {
 	for began, try := time.Now(), 1; ; try++ {
 		in, err = l.Incarnation(ctx, run)
@@ -69,15 +73,17 @@ func (l Reader) lookUp(ctx context.Context, run string) (in Incarnation, err err
 	}
 }
 
-// FollowStream is Follow for who has folded a part of the stream already: it returns ErrReplaced when the stream
-// is not that incarnation, or is no longer.
-func (l Reader) FollowStream(ctx context.Context, run string, in Incarnation, from uint64, filter string, fn func(events.Event) error) error {
+// FollowStream is Follow for who has folded a part of the stream already: it returns ErrReplaced
+// when the stream is not that incarnation, or is no longer.
+func (l Reader) FollowStream(ctx context.Context, run string, in Incarnation, from uint64, filter string,
+	fn func(events.Event) error) error {
 	r := &cursor{log: l, run: run, created: in.Created, filter: filter, next: max(from, 1), fn: fn}
 	return r.read(ctx)
 }
 
-// cursor reads one incarnation of a stream through one ephemeral consumer after the other. A consumer of the
-// client library that makes itself anew would go on in a stream of the same name that is another one.
+// cursor reads one incarnation of a stream through one ephemeral consumer after the other. A
+// consumer of the client library that makes itself anew would go on in a stream of the same
+// name that is another one.
 type cursor struct {
 	log     Reader
 	run     string
@@ -99,7 +105,8 @@ type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
 
-// endPatience is how long All goes on without an event. A reader that follows waits for its server; one that only looks is told.
+// endPatience is how long All goes on without an event. A reader that follows waits for its server;
+// one that only looks is told.
 const endPatience = time.Minute
 
 // read reads until the end, a final error or the end of the context, or until its patience is over.
@@ -121,7 +128,8 @@ func (r *cursor) read(ctx context.Context) error {
 			try, last = 0, time.Now()
 		}
 		if waited := time.Since(last); r.patience > 0 && waited > r.patience {
-			return fmt.Errorf("read run %s: the server has given nothing for %s: %w", r.run, waited.Round(time.Second), err)
+			return fmt.Errorf("read run %s: the server has given nothing for %s: %w", r.run,
+				waited.Round(time.Second), err)
 		}
 		if !askAgain.Wait(ctx, try+1) {
 			return ctx.Err()
@@ -129,14 +137,16 @@ func (r *cursor) read(ctx context.Context) error {
 	}
 }
 
-// The server beats while there is nothing to read; a reader that misses two beats makes a new consumer.
+// The server beats while there is nothing to read; a reader that misses two
+// beats makes a new consumer.
 const heartbeat = 5 * time.Second
 
 // errReconnected: the server that is connected now may have forgotten the consumer.
 var errReconnected = errors.New("reconnected")
 
-// session reads through one consumer until it breaks. The server pushes, under flow control: to fetch from a consumer whose name was
-// made up takes the right to fetch from every consumer, which no service has.
+// session reads through one consumer until it breaks. The server pushes, under flow control:
+// to fetch from a consumer whose name was made up takes the right to fetch from every
+// consumer, which no service has.
 func (r *cursor) session(ctx context.Context) error {
 	ctx, stop := r.untilReconnected(ctx)
 	defer stop()
@@ -206,8 +216,9 @@ func (r *cursor) receive(ctx context.Context, msg jetstream.Msg, delivered uint6
 	return false, nil
 }
 
-// over asks the stream's leader whether a read that ends has come to its end, when the consumer says that nothing is pending: a
-// consumer on a replica that is still catching up does not know better.
+// over asks the stream's leader whether a read that ends has come to its end, when the
+// consumer says that nothing is pending: a consumer on a replica that is still catching
+// up does not know better.
 func (r *cursor) over(ctx context.Context) (bool, error) {
 	over, err := r.pastEnd(ctx)
 	if over && err == nil && r.whole() && r.next <= r.until { // what is between has left the stream
@@ -235,8 +246,8 @@ func (r *cursor) pastEnd(ctx context.Context) (bool, error) {
 // everythingOn selects everything on a run's stream.
 func everythingOn(run string) string { return topology.Stream(events.RunStream(run)).Subjects[0] }
 
-// Unreadable is the type that a reader of a whole stream is given in place of a message that is no event. Only a
-// foreign writer can have put it there, and it must not stop those who read on.
+// Unreadable is the type that a reader of a whole stream is given in place of a message that is no
+// event. Only a foreign writer can have put it there, and it must not stop those who read on.
 const Unreadable events.Type = "_.unreadable"
 
 func (r *cursor) take(ctx context.Context, msg jetstream.Msg, seq uint64) error {
@@ -258,7 +269,8 @@ func (r *cursor) take(ctx context.Context, msg jetstream.Msg, seq uint64) error 
 	return nil
 }
 
-// rewritten reports whether another event stands now where the last one was read: the stream was rolled back and has grown again.
+// rewritten reports whether another event stands now where the last one was read: the stream was
+// rolled back and has grown again.
 func (r *cursor) rewritten(ctx context.Context) bool {
 	if r.last.ID == "" {
 		return false
@@ -306,7 +318,8 @@ func (r *cursor) consumer(ctx context.Context) (jetstream.PushConsumer, error) {
 	switch {
 	case err == nil && isHidden && !r.restores:
 		err = final{fmt.Errorf("follow run %s: %w", r.run, ErrRestoring)}
-	case err == nil && r.given > in.LastSeq && r.log.knownSingle(r.run): // it was rolled back: what was read is void, and nobody else is ahead of the leader
+	// it was rolled back: what was read is void, and nobody else is ahead of the leader
+	case err == nil && r.given > in.LastSeq && r.log.knownSingle(r.run):
 		r.log.forget()
 		err = final{fmt.Errorf("follow run %s: %w", r.run, ErrReplaced)}
 	case err == nil && (!in.Created.Equal(r.created) || r.rewritten(asking)):

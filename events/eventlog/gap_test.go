@@ -12,14 +12,17 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// TestGapsOfTheCatalogue: dead letters expire, so a sequence that no link follows may be missing; one that is followed is damage.
+// TestGapsOfTheCatalogue: dead letters expire, so a sequence that no link follows may be missing;
+// one that is followed is damage.
 func TestGapsOfTheCatalogue(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t)
 	if err := log.JetStream().DeleteStream(t.Context(), events.CatalogueStream); err != nil {
 		t.Fatal(err)
 	}
-	stream, err := log.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: events.CatalogueStream, Subjects: topology.Stream(events.CatalogueStream).Subjects, AllowDirect: true})
+	stream, err := log.JetStream().CreateStream(t.Context(),
+		jetstream.StreamConfig{Name: events.CatalogueStream,
+			Subjects: topology.Stream(events.CatalogueStream).Subjects, AllowDirect: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package eventlog is the log in parts, of which each user names those that it needs: a Reader, an Appender, a Submitter,
-// an Archive and its Restorer, and Streams.
+// Package eventlog is the log in parts, of which each user names those that it needs: a Reader, an
+// Appender, a Submitter, an Archive and its Restorer, and Streams.
 package eventlog
 
 import (
@@ -23,18 +23,20 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// requestTimeout bounds one request to the server; an unanswered append is resolved by reading the chain.
+// requestTimeout bounds one request to the server; an unanswered append is
+// resolved by reading the chain.
 const requestTimeout = 5 * time.Second
 
-// The cache holds links that a chain walk reads again and again; they are immutable. It is bounded to
-// cachedEvents × cachedBody = 128 MiB.
+// The cache holds links that a chain walk reads again and again; they are immutable. It is bounded
+// to cachedEvents × cachedBody = 128 MiB.
 const (
 	cachedEvents = 4096
 	cachedBody   = 32 << 10
 )
 
-// Log is the whole log: a Reader, and the parts that do more. A service, a command or a library is given the parts that it needs.
-// All are safe for concurrent use, share their caches, and do not own the connection.
+// Log is the whole log: a Reader, and the parts that do more. A service, a command or a
+// library is given the parts that it needs. All are safe for concurrent use, share their
+// caches, and do not own the connection.
 type Log struct {
 	Reader
 	Appender  Appender
@@ -56,8 +58,8 @@ type Appender struct{ Reader }
 // Submitter states facts to the intake, as outsiders do.
 type Submitter struct{ *core }
 
-// Archive is a Reader that seals segments, checks them, and takes from streams what they hold. It puts no event on the log: it makes
-// the events that say what it did.
+// Archive is a Reader that seals segments, checks them, and takes from streams what they hold. It
+// puts no event on the log: it makes the events that say what it did.
 type Archive struct{ Reader }
 
 // Restorer writes a run's stream again from its archive, while the stream is hidden.
@@ -96,14 +98,15 @@ type cacheKey struct {
 // Option changes how a Log is made.
 type Option func(*core)
 
-// Persisted says how a stream of the server is brought to its disk, which makes the Log wait for that where a later sync is not
-// enough: see [Streams.Persist]. Without it, that is the server's own matter.
+// Persisted says how a stream of the server is brought to its disk, which makes the Log
+// wait for that where a later sync is not enough: see [Streams.Persist]. Without it, that
+// is the server's own matter.
 func Persisted(persist func(stream string) error) Option {
 	return func(l *core) { l.persist = persist }
 }
 
-// Uncompressed makes streams whose full files are not compressed: a server that syncs at an interval replaces the one file by the other
-// before that is synced, and a power cut may take both.
+// Uncompressed makes streams whose full files are not compressed: a server that syncs at an
+// interval replaces the one file by the other before that is synced, and a power cut may take both.
 func Uncompressed() Option { return func(l *core) { l.uncompressed = true } }
 
 // New makes a Log over a connection and the store that holds large bodies.
@@ -120,12 +123,14 @@ func New(nc *nats.Conn, store storage.Store, opts ...Option) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &core{nc: nc, js: js, answers: newAnswers(nc), requests: slots.New(requestsAtOnce), store: store, cache: cache, folds: folds, now: time.Now}
+	c := &core{nc: nc, js: js, answers: newAnswers(nc), requests: slots.New(requestsAtOnce), store: store, cache: cache,
+		folds: folds, now: time.Now}
 	for _, o := range opts {
 		o(c)
 	}
 	r := Reader{core: c}
-	return &Log{Reader: r, Appender: Appender{r}, Submitter: Submitter{c}, Archive: Archive{r}, Restorer: Restorer{Archive{r}}, Streams: Streams{r}}, nil
+	return &Log{Reader: r, Appender: Appender{r}, Submitter: Submitter{c}, Archive: Archive{r},
+		Restorer: Restorer{Archive{r}}, Streams: Streams{r}}, nil
 }
 
 // Conn is the connection, for core NATS traffic that is not on the log.
@@ -162,8 +167,8 @@ func (l Streams) Await(ctx context.Context) error {
 	return nil
 }
 
-// Ensure makes the fixed streams of the topology table where they are missing, and gives them the replicas that this Log was told. It waits for
-// servers that are starting.
+// Ensure makes the fixed streams of the topology table where they are missing, and gives them the
+// replicas that this Log was told. It waits for servers that are starting.
 func (l Streams) Ensure(ctx context.Context) error {
 	for _, s := range topology.Streams[1:] {
 		if err := l.ensureFixed(ctx, s); err != nil {
@@ -192,10 +197,11 @@ func (l Streams) tryFixed(ctx context.Context, s topology.StreamSpec) error {
 	return l.fitReplicas(ctx, s.Name)
 }
 
-// starting reports whether an error may come from servers that are starting: they do not answer yet, know too few others, or do not know a stream yet
-// whose name they call in use.
+// starting reports whether an error may come from servers that are starting: they do not answer
+// yet, know too few others, or do not know a stream yet whose name they call in use.
 func starting(err error) bool {
-	return unknownOutcome(err) || errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, ErrReplicas) && apiCode(err) == codeNoPeers
+	return unknownOutcome(err) || errors.Is(err, jetstream.ErrStreamNotFound) ||
+		errors.Is(err, ErrReplicas) && apiCode(err) == codeNoPeers
 }
 
 // EnsureRun makes the stream of a run where it is missing, of the default size.
@@ -203,12 +209,14 @@ func (l Streams) EnsureRun(ctx context.Context, run string) error {
 	return l.EnsureRunFor(ctx, run, runfile.Log{})
 }
 
-// EnsureRunFor makes the stream of a run where it is missing, as the run's settings say: ErrNoRoom or ErrReplicas where the server cannot.
+// EnsureRunFor makes the stream of a run where it is missing, as the run's settings say: ErrNoRoom
+// or ErrReplicas where the server cannot.
 func (l Streams) EnsureRunFor(ctx context.Context, run string, settings runfile.Log) error {
 	return l.makeRun(ctx, run, settings, func(*jetstream.StreamConfig) {})
 }
 
-func (l Streams) makeRun(ctx context.Context, run string, settings runfile.Log, change func(*jetstream.StreamConfig)) error {
+func (l Streams) makeRun(ctx context.Context, run string, settings runfile.Log,
+	change func(*jetstream.StreamConfig)) error {
 	if !events.ValidRun(run) {
 		return fmt.Errorf("run name %q: use letters, digits, - and _, at most 64, and none of _, IN and DEAD", run)
 	}
@@ -222,8 +230,8 @@ func (l Streams) makeRun(ctx context.Context, run string, settings runfile.Log, 
 	})
 }
 
-// FitRun gives a run's stream the size that the run was opened with, where the stream was made again without its settings, and denies purging
-// where nothing may leave it.
+// FitRun gives a run's stream the size that the run was opened with, where the stream was made
+// again without its settings, and denies purging where nothing may leave it.
 func (l Streams) FitRun(ctx context.Context, run string) error {
 	cfg, err := l.Config(ctx, run)
 	if err != nil {
@@ -244,7 +252,8 @@ func (l Streams) FitRun(ctx context.Context, run string) error {
 	return l.persistStream(events.RunStream(run))
 }
 
-// ErrNoRoom means that the server's storage limit leaves no room for a stream, which reserves its whole size.
+// ErrNoRoom means that the server's storage limit leaves no room for a stream, which
+// reserves its whole size.
 var ErrNoRoom = errors.New("the NATS server's storage limit leaves no room for it")
 
 // noRoom wraps what a server answers that cannot reserve a stream's size.
@@ -257,7 +266,8 @@ func noRoom(err error) error {
 	return err
 }
 
-// makePatience is how long the making of a stream may take: its files are synced, which takes seconds on a busy disk.
+// makePatience is how long the making of a stream may take: its files are synced, which
+// takes seconds on a busy disk.
 const makePatience = 30 * time.Second
 
 // ensureStream makes a stream where it is missing; 0 replicas are as many as the catalogue has.
@@ -266,9 +276,11 @@ func (l Streams) ensureStream(ctx context.Context, s topology.StreamSpec, replic
 }
 
 // ensureStreamAt makes it with settings of its own.
-func (l Streams) ensureStreamAt(ctx context.Context, s topology.StreamSpec, replicas int, change func(*jetstream.StreamConfig)) error {
+func (l Streams) ensureStreamAt(ctx context.Context, s topology.StreamSpec, replicas int,
+	change func(*jetstream.StreamConfig)) error {
 	if _, err := l.js.Stream(ctx, s.Name); err == nil {
-		return l.persistStream(s.Name) // made earlier, perhaps with other limits that an operator chose, or just before a crash
+		// made earlier, perhaps with other limits that an operator chose, or just before a crash
+		return l.persistStream(s.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, makePatience)
 	defer cancel()
@@ -290,7 +302,8 @@ func (l Streams) ensureStreamAt(ctx context.Context, s topology.StreamSpec, repl
 	return l.persistStream(s.Name)
 }
 
-// StreamSettings are the settings of a stream on a single server, by its name; false where the topology table has no such stream.
+// StreamSettings are the settings of a stream on a single server, by its name; false where the
+// topology table has no such stream.
 func StreamSettings(name string) (jetstream.StreamConfig, bool) {
 	fixed := slices.ContainsFunc(topology.Streams[1:], func(s topology.StreamSpec) bool { return s.Name == name })
 	if run, _ := events.RunOfStream(name); !fixed && !events.ValidRun(run) {
@@ -316,7 +329,8 @@ func settings(s topology.StreamSpec, replicas int) jetstream.StreamConfig {
 	if s.WorkQueue {
 		cfg.Retention = jetstream.WorkQueuePolicy
 	} else {
-		// A purge breaks chains, unless it spares their last links: it locks the holder out and lets a zombie in.
+		// A purge breaks chains, unless it spares their last links: it locks the holder
+		// out and lets a zombie in.
 		cfg.DenyDelete, cfg.DenyPurge = true, !s.Forgets
 	}
 	return cfg
@@ -342,7 +356,8 @@ func (l *core) forget() {
 	l.archives.forget()
 }
 
-// Persist returns when all that is on a run's log is on the disk, at any durability, where the Log knows how: see [Persisted].
+// Persist returns when all that is on a run's log is on the disk, at any durability, where the Log
+// knows how: see [Persisted].
 func (l Streams) Persist(run string) error { return l.persistStream(events.RunStream(run)) }
 
 func (l *core) persistStream(name string) error {
@@ -355,11 +370,14 @@ func (l *core) persistStream(name string) error {
 	return nil
 }
 
-// queueKept is how long the server keeps the consumer of a queue from which nobody takes. The stream keeps the messages of the queue.
+// queueKept is how long the server keeps the consumer of a queue from which nobody takes. The
+// stream keeps the messages of the queue.
 const queueKept = 10 * time.Minute
 
-// EnsureConsumer makes a durable consumer of the topology table where it is missing: ErrClosed where the catalogue says that the run is closed.
-func (l Streams) EnsureConsumer(ctx context.Context, spec topology.ConsumerSpec, route string) (jetstream.Consumer, error) {
+// EnsureConsumer makes a durable consumer of the topology table where it is missing: ErrClosed
+// where the catalogue says that the run is closed.
+func (l Streams) EnsureConsumer(ctx context.Context, spec topology.ConsumerSpec,
+	route string) (jetstream.Consumer, error) {
 	if run, ok := events.RunOfStream(spec.Stream); ok && events.ValidRun(run) {
 		if _, err := l.info(ctx, run); errors.Is(err, ErrRestoring) {
 			return nil, fmt.Errorf("make consumer %s: %w", spec.Name, err)
@@ -392,8 +410,10 @@ func (l Streams) EnsureConsumer(ctx context.Context, spec topology.ConsumerSpec,
 	return c, nil
 }
 
-// firstConsumer makes a consumer, or gives the one of its name that another process has made: with other filters that would pass over what it has passed.
-func (l Streams) firstConsumer(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+// firstConsumer makes a consumer, or gives the one of its name that another process has made: with
+// other filters that would pass over what it has passed.
+func (l Streams) firstConsumer(ctx context.Context, stream string,
+	cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	c, err := l.js.CreateConsumer(ctx, stream, cfg)
 	if errors.Is(err, jetstream.ErrConsumerExists) {
 		return l.js.Consumer(ctx, stream, cfg.Durable)
@@ -446,7 +466,8 @@ func (l *core) anyInfo(ctx context.Context, run string) (*jetstream.StreamInfo, 
 	return info, nil
 }
 
-// silent makes nats.ErrTimeout of a time that is over and not the caller's own: the server has not answered.
+// silent makes nats.ErrTimeout of a time that is over and not the caller's own: the
+// server has not answered.
 func silent(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return nats.ErrTimeout
@@ -473,7 +494,8 @@ func (l Reader) Size(ctx context.Context, run string) (bytes uint64, most int64,
 }
 
 // Decode reads a message of a stream and fetches its body when that lies in the store.
-func Decode(ctx context.Context, store storage.Store, subject string, h nats.Header, body []byte, seq uint64) (events.Event, error) {
+func Decode(ctx context.Context, store storage.Store, subject string, h nats.Header, body []byte,
+	seq uint64) (events.Event, error) {
 	e, err := events.Parse(subject, h, body)
 	e.Seq = seq
 	if err != nil {

@@ -97,7 +97,8 @@ func wired(t *testing.T) (w *wire, remote, direct *eventlog.Log) {
 	}
 	t.Cleanup(server.Shutdown)
 	w = newWire(t, server.URL()[len("nats://"):])
-	nc, err := nats.Connect("nats://"+w.listener.Addr().String(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	nc, err := nats.Connect("nats://"+w.listener.Addr().String(), nats.MaxReconnects(-1),
+		nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,15 +13,18 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// PurgeAt is the fill of a run's stream from which on what is archived and over leaves it: half of that from which on nothing new begins.
+// PurgeAt is the fill of a run's stream from which on what is archived and over leaves it: half of
+// that from which on nothing new begins.
 const PurgeAt = topology.FullAt / 2
 
-// PurgeEnded removes the rollouts that have their outcome from a run's stream, as far as they are archived: of each chain all links before the
-// outcome, which services may still have to hear of. So its last link stays, behind which the server refuses who does not know it. The
-// segments are read back first, and compared with the stream. It gives how many rollouts it removed: none from a stream that is less full than
-// PurgeAt, or that denies it.
+// PurgeEnded removes the rollouts that have their outcome from a run's stream, as far as they are
+// archived: of each chain all links before the outcome, which services may still have to hear of.
+// So its last link stays, behind which the server refuses who does not know it. The segments are
+// read back first, and compared with the stream. It gives how many rollouts it removed: none from a
+// stream that is less full than PurgeAt, or that denies it.
 //
-// It may be killed at any moment and called again: a chain is purged by one request, and one that is purged has no beginning any more.
+// It may be killed at any moment and called again: a chain is purged by one request, and one that
+// is purged has no beginning any more.
 func (l Archive) PurgeEnded(ctx context.Context, run string) (rollouts int, err error) {
 	sealed, err := l.Segments(ctx, run)
 	if err != nil {
@@ -31,7 +34,8 @@ func (l Archive) PurgeEnded(ctx context.Context, run string) (rollouts int, err 
 }
 
 // purgeEnded is PurgeEnded behind segments, of which those that are purged must pass a check.
-func (l Archive) purgeEnded(ctx context.Context, run string, sealed []events.SegmentSealed, check func(context.Context, string, []events.SegmentSealed) error) (rollouts int, err error) {
+func (l Archive) purgeEnded(ctx context.Context, run string, sealed []events.SegmentSealed,
+	check func(context.Context, string, []events.SegmentSealed) error) (rollouts int, err error) {
 	info, err := l.anyInfo(ctx, run)
 	if err != nil || info.Config.DenyPurge || float64(info.State.Bytes) < PurgeAt*float64(info.Config.MaxBytes) {
 		return 0, err
@@ -41,7 +45,8 @@ func (l Archive) purgeEnded(ctx context.Context, run string, sealed []events.Seg
 		return 0, err
 	}
 	first := slices.MinFunc(ended, func(a, b endedChain) int { return int(a.first) - int(b.first) }).first
-	if err := check(ctx, run, slices.DeleteFunc(slices.Clone(sealed), func(s events.SegmentSealed) bool { return s.Last < first })); err != nil {
+	if err := check(ctx, run, slices.DeleteFunc(slices.Clone(sealed),
+		func(s events.SegmentSealed) bool { return s.Last < first })); err != nil {
 		return 0, fmt.Errorf("purge run %s: %w", run, err)
 	}
 	for _, chain := range ended {
@@ -105,7 +110,8 @@ func (l Archive) endedBy(ctx context.Context, run, id string, through uint64) (c
 	return endedChain{events.Chain(run, events.RolloutStartedType.Kind(), id), first.Seq, outcome.Seq}, err == nil, err
 }
 
-// outcome finds a rollout's outcome, which is the last link of its chain but for remarks: ErrNotFound where it goes on.
+// outcome finds a rollout's outcome, which is the last link of its chain but for remarks:
+// ErrNotFound where it goes on.
 func (l Archive) outcome(ctx context.Context, tail events.Event) (outcome events.Event, err error) {
 	switch {
 	case tail.Type == events.RolloutScoredType || tail.Type == events.RolloutFailedType:
@@ -122,19 +128,23 @@ func (l Archive) outcome(ctx context.Context, tail events.Event) (outcome events
 	return outcome, err
 }
 
-// remark reports whether links of a type may stand behind a rollout's outcome, and say nothing of whether it has one.
+// remark reports whether links of a type may stand behind a rollout's outcome, and say
+// nothing of whether it has one.
 func remark(t events.Type) bool {
 	switch t {
-	case events.RolloutInvalidatedType, events.RolloutAnnotatedType, events.RolloutForkedType, events.RolloutHintedType, events.TeacherScoredType:
+	case events.RolloutInvalidatedType, events.RolloutAnnotatedType, events.RolloutForkedType, events.RolloutHintedType,
+		events.TeacherScoredType:
 		return true
 	}
 	return false
 }
 
-// purgeTries is how often a purge is sent that gets no answer: what is left is for the caller's next time, as other runs wait for theirs.
+// purgeTries is how often a purge is sent that gets no answer: what is left is for the caller's
+// next time, as other runs wait for theirs.
 const purgeTries = 3
 
-// purgeChain removes the links before the one that stays. A purge without an answer is sent again: twice, or late, it removes nothing else.
+// purgeChain removes the links before the one that stays. A purge without an answer is sent again:
+// twice, or late, it removes nothing else.
 func (l Archive) purgeChain(ctx context.Context, run string, chain endedChain) error {
 	for try := 1; ; try++ {
 		stream, err := l.js.Stream(ctx, events.RunStream(run))
@@ -175,9 +185,10 @@ func (l Archive) readBack(ctx context.Context, run string, sealed []events.Segme
 	return nil
 }
 
-// PurgedFact makes the event that states how much has left a run's stream, and how much is left, behind the last such event; nil where that
-// says it already. A stream that is full although nothing could leave it is stated, too. It appends nothing, and brings to the disk what it counts: the
-// one who purged may have died before that, or had no answer.
+// PurgedFact makes the event that states how much has left a run's stream, and how much is left,
+// behind the last such event; nil where that says it already. A stream that is full although
+// nothing could leave it is stated, too. It appends nothing, and brings to the disk what it counts:
+// the one who purged may have died before that, or had no answer.
 func (l Archive) PurgedFact(ctx context.Context, run string) (*events.Event, error) {
 	info, err := l.info(ctx, run)
 	if err != nil {

@@ -29,7 +29,8 @@ func forgetful(t testing.TB, log *eventlog.Log, run string, size runfile.Size) {
 	link(t, log, run, events.RunOpenedType, run, events.RunOpened{Config: cfg})
 }
 
-// TestPurgeEnded: what is archived and over leaves the stream, again after each moment at which the one who purges may die, and nothing else does.
+// TestPurgeEnded: what is archived and over leaves the stream, again after each moment at which the
+// one who purges may die, and nothing else does.
 func TestPurgeEnded(t *testing.T) {
 	log := natstest.Log(t)
 	forgetful(t, log, "r", 2<<20)
@@ -40,12 +41,15 @@ func TestPurgeEnded(t *testing.T) {
 		group := episodes(t, log, "r", round+1, 4, 5, 48<<10) // 0.8 MB beside what is left
 		ids = append(ids, group...)
 		open := events.RolloutID(events.GroupID(int64(100+round)), 0)
-		link(t, log, "r", events.RolloutStartedType, open, events.RolloutStarted{Group: events.GroupID(int64(100 + round))})
-		if _, err := log.Archive.PurgeEnded(t.Context(), "r"); err != nil { // of earlier rounds, what had room until now
+		link(t, log, "r", events.RolloutStartedType, open,
+			events.RolloutStarted{Group: events.GroupID(int64(100 + round))})
+		// of earlier rounds, what had room until now
+		if _, err := log.Archive.PurgeEnded(t.Context(), "r"); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range group {
-			if has, err := log.Has(t.Context(), "r", events.Event{Run: "r", Type: events.RolloutStartedType, Entity: id}.Subject()); err != nil || !has {
+			if has, err := log.Has(t.Context(), "r", events.Event{Run: "r", Type: events.RolloutStartedType,
+				Entity: id}.Subject()); err != nil || !has {
 				t.Fatalf("round %d: %s is not archived and left the stream: %v", round, id, err)
 			}
 		}
@@ -88,14 +92,16 @@ func TestPurgeEnded(t *testing.T) {
 		if rollout.Failed != nil {
 			outcome = events.RolloutFailedType
 		}
-		if has, err := log.Has(t.Context(), "r", events.Event{Run: "r", Type: outcome, Entity: id}.Subject()); err != nil || !has {
+		if has, err := log.Has(t.Context(), "r", events.Event{Run: "r", Type: outcome,
+			Entity: id}.Subject()); err != nil || !has {
 			t.Errorf("the outcome of %s is not on the stream: %v", id, err)
 		}
 	}
 	if tails != len(ids) {
 		t.Errorf("%d of %d chains have their last link", tails, len(ids))
 	}
-	// Every start that is on the stream comes to who consumes starts, also those behind others that were purged before they came.
+	// Every start that is on the stream comes to who consumes starts, also those behind others that
+	// were purged before they came.
 	for want := 0; want < rounds; {
 		msg, err := pending.Next(jetstream.FetchMaxWait(time.Minute))
 		if err != nil {
@@ -125,7 +131,8 @@ func TestPurgeEnded(t *testing.T) {
 func consumer(t *testing.T, log *eventlog.Log, run string) jetstream.Consumer {
 	t.Helper()
 	c, err := log.JetStream().CreateConsumer(t.Context(), events.RunStream(run), jetstream.ConsumerConfig{
-		Durable: "starts", AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: events.Event{Run: run, Type: events.RolloutStartedType, Entity: "*"}.Subject(),
+		Durable: "starts", AckPolicy: jetstream.AckExplicitPolicy,
+		FilterSubject: events.Event{Run: run, Type: events.RolloutStartedType, Entity: "*"}.Subject(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +162,8 @@ func purgeAndDie(t *testing.T, log *eventlog.Log, run string, requests int) {
 	}
 }
 
-// restoreAndDie goes on with a restoration, and gives up at its first purge. It reports whether it did.
+// restoreAndDie goes on with a restoration, and gives up at its first purge.
+// It reports whether it did.
 func restoreAndDie(t *testing.T, log *eventlog.Log, run string, sealed []events.SegmentSealed) (died bool) {
 	t.Helper()
 	ctx, die := context.WithCancel(t.Context())
@@ -172,7 +180,8 @@ func restoreAndDie(t *testing.T, log *eventlog.Log, run string, sealed []events.
 	return err != nil
 }
 
-// stated puts on the log how much has left the stream, once, and once more where a request of one who died came late.
+// stated puts on the log how much has left the stream, once, and once more where a request
+// of one who died came late.
 func stated(t *testing.T, log *eventlog.Log, run string) {
 	t.Helper()
 	for range 3 {
@@ -188,7 +197,8 @@ func stated(t *testing.T, log *eventlog.Log, run string) {
 	t.Fatal("it is stated again and again")
 }
 
-// TestPurgeWhatIsNotAsArchived: a segment that does not hold what the stream does lets nothing leave it.
+// TestPurgeWhatIsNotAsArchived: a segment that does not hold what the stream
+// does lets nothing leave it.
 func TestPurgeWhatIsNotAsArchived(t *testing.T) {
 	log := natstest.Log(t)
 	forgetful(t, log, "r", 1<<20)
@@ -224,7 +234,8 @@ func TestRunsThatKeepAll(t *testing.T) {
 	for _, keep := range []string{"", runfile.KeepAll} {
 		t.Run("keep "+keep, func(t *testing.T) {
 			log := natstest.Log(t)
-			if err := log.Streams.EnsureRunFor(t.Context(), "r", runfile.Log{MaxBytes: 1 << 20, Keep: keep}); err != nil {
+			if err := log.Streams.EnsureRunFor(t.Context(),
+				"r", runfile.Log{MaxBytes: 1 << 20, Keep: keep}); err != nil {
 				t.Fatal(err)
 			}
 			link(t, log, "r", events.RunOpenedType, "r", events.RunOpened{})
@@ -240,7 +251,8 @@ func TestRunsThatKeepAll(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject(events.Chain("r", "rollout", "g000001-0")), jetstream.WithPurgeKeep(1)); err == nil {
+			if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject(events.Chain("r", "rollout", "g000001-0")),
+				jetstream.WithPurgeKeep(1)); err == nil {
 				t.Error("it was purged")
 			}
 			if got := messages(t, log, "r"); got != want {
@@ -250,7 +262,8 @@ func TestRunsThatKeepAll(t *testing.T) {
 	}
 }
 
-// TestPurgeIsRepeated: a purge whose answer is lost is sent again, and one that gets none for long is an error, behind which a later call goes on.
+// TestPurgeIsRepeated: a purge whose answer is lost is sent again, and one that gets none for long
+// is an error, behind which a later call goes on.
 func TestPurgeIsRepeated(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		nc, line := natstest.ConnectOver(t, natstest.Server(t))

@@ -48,8 +48,8 @@ func (a *acknowledged) count() int {
 	return len(a.events)
 }
 
-// checkStream reads the stream and proves that no chain forks, that no event stands twice and that all that was
-// acknowledged is there.
+// checkStream reads the stream and proves that no chain forks, that no event stands twice and that
+// all that was acknowledged is there.
 func checkStream(t *testing.T, log *eventlog.Log, acked *acknowledged) (count int) {
 	t.Helper()
 	tails, ids := map[string]uint64{}, map[string]uint64{}
@@ -79,8 +79,8 @@ func checkStream(t *testing.T, log *eventlog.Log, acked *acknowledged) (count in
 	return count
 }
 
-// write appends events to the ends of the chains. Every second one is stated by all writers alike: there
-// the first one's content must count, for all of them.
+// write appends events to the ends of the chains. Every second one is stated by all writers alike:
+// there the first one's content must count, for all of them.
 func write(ctx context.Context, t *testing.T, log *eventlog.Log, writer, from, to, chains int, acked *acknowledged) {
 	rng := rand.New(rand.NewPCG(uint64(writer), uint64(from)))
 	for i := from; i < to; i++ {
@@ -147,7 +147,8 @@ func TestRacingWriters(t *testing.T) {
 	}
 }
 
-// A leader that steps down leaves appends with an unknown outcome, and a successor that is still catching up.
+// A leader that steps down leaves appends with an unknown outcome, and a successor
+// that is still catching up.
 func TestRacingWritersWhileLeadersChange(t *testing.T) {
 	t.Parallel()
 	cluster := natstest.Cluster(t, 3)
@@ -166,11 +167,13 @@ func TestRacingWritersWhileLeadersChange(t *testing.T) {
 					if cluster.StepDown(ctx, nc, events.RunStream(run)) {
 						stepDowns.Add(1)
 					}
-					// Not to wait for anything: a cluster whose leaders only change does nothing else.
+					// Not to wait for anything: a cluster whose leaders only
+					// change does nothing else.
 					time.Sleep(50 * time.Millisecond)
 				}
 			})
-			race(t, func() *eventlog.Log { return cluster.Log(t) }, 16, chains, func() bool { return stepDowns.Load() >= enough })
+			race(t, func() *eventlog.Log { return cluster.Log(t) }, 16, chains,
+				func() bool { return stepDowns.Load() >= enough })
 			stop()
 			wg.Wait()
 			if err := cluster.Log(t).Streams.DeleteRun(t.Context(), run); err != nil {

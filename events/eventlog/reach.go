@@ -19,16 +19,20 @@ import (
 // ErrGap means that a history is not whole, so nobody can say what it refers to.
 var ErrGap = errors.New("the history has a gap")
 
-// Lost reports whether an error of Reach says that the history itself is damaged or gone, as opposed to a server or a store that fails.
+// Lost reports whether an error of Reach says that the history itself is damaged or gone, as
+// opposed to a server or a store that fails.
 func Lost(err error) bool {
 	return errors.Is(err, ErrGap) || errors.Is(err, errNoRun) || errors.Is(err, events.ErrMalformed) || wrong(err)
 }
 
-// Reach tells key of every object that a run's history refers to from a sequence on (at least 1), perhaps more than once: bodies that
-// are too large for the log, what payloads name, and the workspaces within trajectories of outsiders. It reads the run's stream and, where
-// that has a gap or is gone, its archive, and gives the last sequence that there was. A history that cannot be read whole is an error, ErrGap
-// where events are missing. In the catalogue, where dead letters expire, an event is missing when one that is there follows it.
-func (l Archive) Reach(ctx context.Context, run string, from uint64, key func(key string) error) (last uint64, err error) {
+// Reach tells key of every object that a run's history refers to from a sequence on (at least 1),
+// perhaps more than once: bodies that are too large for the log, what payloads name, and the
+// workspaces within trajectories of outsiders. It reads the run's stream and, where that has a gap
+// or is gone, its archive, and gives the last sequence that there was. A history that cannot be
+// read whole is an error, ErrGap where events are missing. In the catalogue, where dead letters
+// expire, an event is missing when one that is there follows it.
+func (l Archive) Reach(ctx context.Context, run string, from uint64,
+	key func(key string) error) (last uint64, err error) {
 	from = max(from, 1)
 	in, err := l.Incarnation(ctx, run)
 	if errors.Is(err, ErrNotFound) {
@@ -66,23 +70,28 @@ func (l Archive) Reach(ctx context.Context, run string, from uint64, key func(ke
 	return in.LastSeq, nil
 }
 
-// reachStream is Reach over a stream, and gives the sequence that it comes to: behind the last event, or at a gap, an ErrGap.
-func (l Archive) reachStream(ctx context.Context, run string, in Incarnation, from uint64, key func(key string) error) (next uint64, err error) {
+// reachStream is Reach over a stream, and gives the sequence that it comes to: behind the last
+// event, or at a gap, an ErrGap.
+func (l Archive) reachStream(ctx context.Context, run string, in Incarnation, from uint64,
+	key func(key string) error) (next uint64, err error) {
 	next = from
 	var gaps []gap
-	r := &cursor{log: l.Reader, run: run, created: in.Created, next: from, until: in.LastSeq, raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		if meta.Sequence.Stream != next {
-			if run != events.Catalogue {
-				return fmt.Errorf("run %s: %w: sequence %d comes where %d should", run, ErrGap, meta.Sequence.Stream, next)
+	r := &cursor{log: l.Reader, run: run, created: in.Created, next: from, until: in.LastSeq,
+		raw: func(m jetstream.Msg, meta *jetstream.MsgMetadata) error {
+			if meta.Sequence.Stream != next {
+				if run != events.Catalogue {
+					return fmt.Errorf("run %s: %w: sequence %d comes where %d should", run, ErrGap,
+						meta.Sequence.Stream, next)
+				}
+				gaps = append(gaps, gap{next, meta.Sequence.Stream})
 			}
-			gaps = append(gaps, gap{next, meta.Sequence.Stream})
-		}
-		next = meta.Sequence.Stream + 1
-		if e, err := events.Parse(m.Subject(), m.Headers(), m.Data()); err == nil && inGap(gaps, e.Prev) {
-			return fmt.Errorf("run %s: %w: sequence %d follows %d, which is missing", run, ErrGap, meta.Sequence.Stream, e.Prev)
-		}
-		return l.reachMessage(ctx, m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, key)
-	}}
+			next = meta.Sequence.Stream + 1
+			if e, err := events.Parse(m.Subject(), m.Headers(), m.Data()); err == nil && inGap(gaps, e.Prev) {
+				return fmt.Errorf("run %s: %w: sequence %d follows %d, which is missing", run, ErrGap,
+					meta.Sequence.Stream, e.Prev)
+			}
+			return l.reachMessage(ctx, m.Subject(), m.Headers(), m.Data(), meta.Sequence.Stream, key)
+		}}
 	if err := r.read(ctx); err != nil {
 		return next, err
 	}
@@ -92,8 +101,9 @@ func (l Archive) reachStream(ctx context.Context, run string, in Incarnation, fr
 	return in.LastSeq + 1, nil
 }
 
-// gap are sequences of the catalogue that are not there any more, from the first one up to the one before end. Dead letters expire,
-// each on a chain of its own; anything else that is missing has a link behind it, or was its chain's last.
+// gap are sequences of the catalogue that are not there any more, from the first one up to the one
+// before end. Dead letters expire, each on a chain of its own; anything else that is missing has a
+// link behind it, or was its chain's last.
 type gap struct{ first, end uint64 }
 
 func inGap(gaps []gap, seq uint64) bool {
@@ -102,7 +112,8 @@ func inGap(gaps []gap, seq uint64) bool {
 }
 
 // ReachSegments is Reach over segments, and names the segments, too.
-func (l Archive) ReachSegments(ctx context.Context, run string, sealed []events.SegmentSealed, from uint64, key func(key string) error) (last uint64, err error) {
+func (l Archive) ReachSegments(ctx context.Context, run string, sealed []events.SegmentSealed, from uint64,
+	key func(key string) error) (last uint64, err error) {
 	if err := CheckSegments(run, sealed); err != nil {
 		return 0, err
 	}
@@ -145,14 +156,16 @@ func (l Archive) ReachSubmissions(ctx context.Context, key func(key string) erro
 		}
 		seq = m.Sequence
 		_, err = l.reachBody(ctx, m.Header, m.Data, key)
-		if err != nil && !wrong(err) && !errors.Is(err, events.ErrMalformed) { // the intake will refuse what is wrong with it
+		// the intake will refuse what is wrong with it
+		if err != nil && !wrong(err) && !errors.Is(err, events.ErrMalformed) {
 			return fmt.Errorf("submission %d of the intake's stream: %w", seq, err)
 		}
 	}
 }
 
 // reachMessage tells of the objects that one message of a stream refers to.
-func (l Archive) reachMessage(ctx context.Context, subject string, h nats.Header, body []byte, seq uint64, key func(string) error) error {
+func (l Archive) reachMessage(ctx context.Context, subject string, h nats.Header, body []byte, seq uint64,
+	key func(string) error) error {
 	e, err := events.Parse(subject, h, body)
 	isEvent := err == nil
 	e.Data, err = l.reachBody(ctx, h, body, key)
@@ -202,7 +215,8 @@ func (l Archive) reachBody(ctx context.Context, h nats.Header, body []byte, key 
 	return body, nil
 }
 
-// reachParts tells of the parts of what a reference names. An index that is missing or damaged, as an outsider may name one, names none.
+// reachParts tells of the parts of what a reference names. An index that is missing or damaged, as
+// an outsider may name one, names none.
 func (l Archive) reachParts(ctx context.Context, ref storage.Ref, key func(string) error) error {
 	refs, err := parts.References(ctx, l.store, ref)
 	if err != nil && !storage.IsUnusable(err) {

@@ -16,13 +16,14 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// Last reads the last link of an entity's chain from the stream's leader: a replica could be behind.
+// Last reads the last link of an entity's chain from the stream's leader: a
+// replica could be behind.
 func (l Reader) Last(ctx context.Context, run, kind, entity string) (events.Event, error) {
 	return l.lastOn(ctx, run, events.Chain(run, kind, entity))
 }
 
-// LastOfType reads the last event of one type of an entity, also where that has left the run's stream. For the entity * it looks at the
-// stream alone.
+// LastOfType reads the last event of one type of an entity, also where that has left the run's
+// stream. For the entity * it looks at the stream alone.
 func (l Reader) LastOfType(ctx context.Context, run string, t events.Type, entity string) (events.Event, error) {
 	e, err := l.lastOn(ctx, run, events.Event{Run: run, Type: t, Entity: entity}.Subject())
 	if !errors.Is(err, ErrNotFound) || errors.Is(err, errNoRun) || entity == "*" || !leaves(run, t) {
@@ -33,7 +34,8 @@ func (l Reader) LastOfType(ctx context.Context, run string, t events.Type, entit
 		return e, lastErr
 	}
 	if t != events.RolloutStartedType {
-		_, firstErr := l.lastOn(ctx, run, events.Event{Run: run, Type: events.RolloutStartedType, Entity: entity}.Subject())
+		_, firstErr := l.lastOn(ctx, run, events.Event{Run: run, Type: events.RolloutStartedType,
+			Entity: entity}.Subject())
 		if !errors.Is(firstErr, ErrNotFound) {
 			return e, cmp.Or(firstErr, err) // its whole chain is on the stream
 		}
@@ -73,8 +75,8 @@ func (l Reader) lastOn(ctx context.Context, run, filter string) (events.Event, e
 	return e, nil
 }
 
-// A read is asked again for readPatience while its server is away or changes leaders. A server that does not
-// lead leaves a request unanswered, so one request waits for readTimeout only.
+// A read is asked again for readPatience while its server is away or changes leaders. A server that
+// does not lead leaves a request unanswered, so one request waits for readTimeout only.
 const (
 	readPatience = 20 * time.Second
 	readTimeout  = 2 * time.Second
@@ -135,7 +137,8 @@ func (l Reader) leaderGet(ctx context.Context, run string, request map[string]an
 	return Decode(ctx, l.store, m.Subject, header, m.Data, m.Seq)
 }
 
-// Event reads the event with a sequence of a run, also where that has left the run's stream for its archive.
+// Event reads the event with a sequence of a run, also where that has left the
+// run's stream for its archive.
 func (l Reader) Event(ctx context.Context, run string, seq uint64) (events.Event, error) {
 	key := cacheKey{run, seq}
 	if e, ok := l.cache.Get(key); ok {
@@ -144,7 +147,8 @@ func (l Reader) Event(ctx context.Context, run string, seq uint64) (events.Event
 	e, err := l.showing(ctx, run, func() (events.Event, error) {
 		e, err := l.directGet(ctx, run, seq)
 		if errors.Is(err, ErrNotFound) || errors.Is(err, nats.ErrNoResponders) {
-			// The replica that answered may be behind, or none answers at the moment: the leader knows.
+			// The replica that answered may be behind, or none answers at the
+			// moment: the leader knows.
 			e, err = l.leaderGet(ctx, run, map[string]any{"seq": seq})
 		}
 		if errors.Is(err, ErrNotFound) && !errors.Is(err, errNoRun) && run != events.Catalogue {
@@ -177,7 +181,8 @@ func (l Reader) directGet(ctx context.Context, run string, seq uint64) (events.E
 	}
 }
 
-// History reads an entity's chain from its first link up to the one at sequence tail, by walking back.
+// History reads an entity's chain from its first link up to the one at
+// sequence tail, by walking back.
 func (l Reader) History(ctx context.Context, run string, tail uint64) ([]events.Event, error) {
 	if tail == 0 {
 		return nil, nil
@@ -193,7 +198,8 @@ func (l Reader) History(ctx context.Context, run string, tail uint64) ([]events.
 func (l Reader) walk(ctx context.Context, last events.Event, behind uint64) (links []events.Event, err error) {
 	for e := last; e.Seq > behind; {
 		if e.Prev >= e.Seq {
-			return nil, fmt.Errorf("%s at sequence %d: %w: its chain points forward to %d", e.ID, e.Seq, events.ErrMalformed, e.Prev)
+			return nil, fmt.Errorf("%s at sequence %d: %w: its chain points forward to %d", e.ID, e.Seq,
+				events.ErrMalformed, e.Prev)
 		}
 		if links = append(links, e); e.Prev <= behind {
 			break
@@ -206,8 +212,10 @@ func (l Reader) walk(ctx context.Context, last events.Event, behind uint64) (lin
 	return links, nil
 }
 
-// Published reads the last version of a policy that a run, or the catalogue, was told of; found is false before the first.
-func (l Reader) Published(ctx context.Context, run, policy string) (published events.WeightsPublished, found bool, err error) {
+// Published reads the last version of a policy that a run, or the catalogue, was told of; found
+// is false before the first.
+func (l Reader) Published(ctx context.Context, run, policy string) (published events.WeightsPublished,
+	found bool, err error) {
 	last, err := l.LastOfType(ctx, run, events.WeightsPublishedType, policy)
 	if errors.Is(err, ErrNotFound) {
 		return published, false, nil
@@ -219,8 +227,9 @@ func (l Reader) Published(ctx context.Context, run, policy string) (published ev
 	return published, err == nil, err
 }
 
-// MarkVersions marks the versions of a turn as unknown that its policy has not reached: nothing can have been sampled with them. The one at dispatch, and
-// those before, it has, and every policy begins with version 0.
+// MarkVersions marks the versions of a turn as unknown that its policy has not reached: nothing
+// can have been sampled with them. The one at dispatch, and those before, it has, and every
+// policy begins with version 0.
 func (l Reader) MarkVersions(ctx context.Context, policy string, dispatched int64, t *events.TurnSampled) error {
 	spans := slices.Clone(t.VersionSpans)
 	if spans == nil {
@@ -253,7 +262,8 @@ func (l Reader) Config(ctx context.Context, run string) (runfile.RunConfig, erro
 	return configOf(run, e)
 }
 
-// RecordedConfig is Config also of a run whose stream was deleted. Services do not want it: nothing happens in such a run.
+// RecordedConfig is Config also of a run whose stream was deleted. Services do not want it:
+// nothing happens in such a run.
 func (l Reader) RecordedConfig(ctx context.Context, run string) (runfile.RunConfig, error) {
 	if cfg, err := l.Config(ctx, run); !errors.Is(err, ErrNotFound) {
 		return cfg, err

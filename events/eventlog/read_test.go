@@ -82,18 +82,26 @@ func TestReadsOfWhatIsMissing(t *testing.T) {
 		return nil
 	}
 	for name, read := range map[string]func() error{
-		"event of a missing run":      func() error { _, err := log.Event(ctx, "none", 1); return err },
-		"last of a missing run":       func() error { _, err := log.Last(ctx, "none", "rollout", "g000001-0"); return err },
-		"history of a missing run":    func() error { _, err := log.History(ctx, "none", 3); return err },
-		"rollout of a missing run":    func() error { _, err := log.Rollout(ctx, "none", "g000001-0"); return err },
-		"config of a missing run":     func() error { _, err := log.Config(ctx, "none"); return err },
-		"incarnation of none":         func() error { _, err := log.Incarnation(ctx, "none"); return err },
-		"fill of a missing run":       func() error { _, err := log.Fill(ctx, "none"); return err },
-		"all of a missing run":        func() error { return all("none") },
-		"following a missing run":     func() error { return log.Follow(ctx, "none", 1, "", nil) },
-		"deleting a missing run":      func() error { return log.Streams.DeleteRun(ctx, "none") },
-		"a sequence yet to come":      func() error { _, err := log.Event(ctx, run, 2); return err },
-		"the last link of no rollout": func() error { _, err := log.Last(ctx, run, "rollout", "g000001-1"); return err },
+		"event of a missing run": func() error { _, err := log.Event(ctx, "none", 1); return err },
+		"last of a missing run": func() error {
+			_,
+				err := log.Last(ctx, "none", "rollout", "g000001-0")
+			return err
+		},
+		"history of a missing run": func() error { _, err := log.History(ctx, "none", 3); return err },
+		"rollout of a missing run": func() error { _, err := log.Rollout(ctx, "none", "g000001-0"); return err },
+		"config of a missing run":  func() error { _, err := log.Config(ctx, "none"); return err },
+		"incarnation of none":      func() error { _, err := log.Incarnation(ctx, "none"); return err },
+		"fill of a missing run":    func() error { _, err := log.Fill(ctx, "none"); return err },
+		"all of a missing run":     func() error { return all("none") },
+		"following a missing run":  func() error { return log.Follow(ctx, "none", 1, "", nil) },
+		"deleting a missing run":   func() error { return log.Streams.DeleteRun(ctx, "none") },
+		"a sequence yet to come":   func() error { _, err := log.Event(ctx, run, 2); return err },
+		"the last link of no rollout": func() error {
+			_,
+				err := log.Last(ctx, run, "rollout", "g000001-1")
+			return err
+		},
 		"no event of the type": func() error {
 			_, err := log.LastOfType(ctx, run, events.RolloutScoredType, "g000001-0")
 			return err
@@ -105,7 +113,8 @@ func TestReadsOfWhatIsMissing(t *testing.T) {
 			}
 		})
 	}
-	// A rollout is not the prefix of another one's name, and a run without a first event has no configuration.
+	// A rollout is not the prefix of another one's name, and a run without a first
+	// event has no configuration.
 	if _, err := log.Config(ctx, run); !errors.Is(err, events.ErrMalformed) {
 		t.Errorf("configuration of a run that begins otherwise: %v", err)
 	}
@@ -318,7 +327,8 @@ func TestFollowNoticesAnotherStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	chain(t, log, "g000002-0", "x")
-	err = log.FollowStream(t.Context(), run, before, 1, "", func(events.Event) error { return errors.New("an event of another stream") })
+	err = log.FollowStream(t.Context(), run, before, 1,
+		"", func(events.Event) error { return errors.New("an event of another stream") })
 	if !errors.Is(err, eventlog.ErrReplaced) {
 		t.Errorf("going on in another stream: %v", err)
 	}
@@ -327,7 +337,8 @@ func TestFollowNoticesAnotherStream(t *testing.T) {
 	}
 }
 
-// Other processes' logs remember events too; one that looks at the stream again notices that it is another.
+// Other processes' logs remember events too; one that looks at the stream again
+// notices that it is another.
 func TestRememberedEventsOfAnotherStream(t *testing.T) {
 	t.Parallel()
 	server, store := natstest.Server(t), natstest.Store(t)
@@ -339,7 +350,8 @@ func TestRememberedEventsOfAnotherStream(t *testing.T) {
 		return log
 	}
 	mine, theirs := connect(), connect()
-	if err := theirs.Streams.Ensure(t.Context()); err != nil { // a server whose last stream is deleted may refuse the next: see docs/upstream
+	// a server whose last stream is deleted may refuse the next: see docs/upstream
+	if err := theirs.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, rollout := range []string{"g000001-0", "g000002-0"} {

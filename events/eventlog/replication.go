@@ -17,7 +17,8 @@ import (
 type Replication struct {
 	Stream   string
 	Replicas int // that it should have
-	// Leader is the server that takes appends; "" while there is none, and then nothing can be appended.
+	// Leader is the server that takes appends; "" while there is none, and then
+	// nothing can be appended.
 	Leader string
 	// Away are servers that hold a replica and are not there, Behind those that catch up.
 	Away, Behind []string
@@ -25,18 +26,21 @@ type Replication struct {
 	Compressed bool
 }
 
-// Leaderless reports whether nothing can be appended: no server leads, or too few are there for one that goes on to believe that it does.
+// Leaderless reports whether nothing can be appended: no server leads, or too few are there for one
+// that goes on to believe that it does.
 func (r Replication) Leaderless() bool {
 	return r.Replicas > 1 && (r.Leader == "" || len(r.Away) > (r.Replicas-1)/2)
 }
 
-// Degraded says what is wrong with the replicas, "" when nothing is. A stream on one server is never degraded.
+// Degraded says what is wrong with the replicas, "" when nothing is. A stream on one
+// server is never degraded.
 func (r Replication) Degraded() string {
 	switch {
 	case r.Replicas <= 1:
 		return ""
 	case r.Leaderless():
-		return fmt.Sprintf("it has no leader: fewer than %d of the %d servers that hold it answer", r.Replicas/2+1, r.Replicas)
+		return fmt.Sprintf("it has no leader: fewer than %d of the %d servers that hold it answer", r.Replicas/2+1,
+			r.Replicas)
 	case len(r.Away) > 0:
 		return fmt.Sprintf("%d of %d replicas are live, %s away", r.Replicas-len(r.Away), r.Replicas, areNames(r.Away))
 	}
@@ -51,7 +55,8 @@ func areNames(names []string) string {
 }
 
 func replication(info *jetstream.StreamInfo) Replication {
-	r := Replication{Stream: info.Config.Name, Replicas: info.Config.Replicas, Compressed: info.Config.Replicas > 1 && info.Config.Compression != jetstream.NoCompression}
+	r := Replication{Stream: info.Config.Name, Replicas: info.Config.Replicas, Compressed: info.Config.Replicas > 1 &&
+		info.Config.Compression != jetstream.NoCompression}
 	if info.Cluster == nil {
 		return r
 	}
@@ -67,7 +72,8 @@ func replication(info *jetstream.StreamInfo) Replication {
 	return r
 }
 
-// Replications are those of all streams of this plane, that of the leases too. A stream that the cluster lists and that nobody tells about has no leader.
+// Replications are those of all streams of this plane, that of the leases too. A stream that the
+// cluster lists and that nobody tells about has no leader.
 func (l Streams) Replications(ctx context.Context) ([]Replication, error) {
 	ours := func(name string) bool {
 		return strings.HasPrefix(name, events.CatalogueStream) || name == topology.LeaseStream
@@ -95,7 +101,8 @@ func (l Streams) Replications(ctx context.Context) ([]Replication, error) {
 	return all, names.Err()
 }
 
-// leaderless adds to an error what it means in a cluster: a server that has no leader to ask gives no answer, or says that JetStream is away.
+// leaderless adds to an error what it means in a cluster: a server that has no leader to ask gives
+// no answer, or says that JetStream is away.
 func (l *core) leaderless(err error) error {
 	cluster := l.nc.ConnectedClusterName()
 	if err == nil || cluster == "" || !unknownOutcome(err) || errors.Is(err, errNoLeader) {

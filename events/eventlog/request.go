@@ -14,8 +14,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// answers is the inbox of a Log's appends: one subscription for all of them. A request by the connection's own
-// means makes a context, a timer, a channel and a random subject each time, which shows at 20000 appends a second.
+// answers is the inbox of a Log's appends: one subscription for all of them. A request by the
+// connection's own means makes a context, a timer, a channel and a random subject each time, which
+// shows at 20000 appends a second.
 type answers struct {
 	nc    *nats.Conn
 	inbox string
@@ -30,7 +31,8 @@ func newAnswers(nc *nats.Conn) *answers {
 	return &answers{nc: nc, inbox: nc.NewInbox() + ".", waiting: map[uint64]chan *nats.Msg{}}
 }
 
-// waiter waits for one answer. It may be used again when the answer was received, and never after a timeout.
+// waiter waits for one answer. It may be used again when the answer was received,
+// and never after a timeout.
 type waiter struct {
 	answer chan *nats.Msg
 	timer  *time.Timer
@@ -128,15 +130,16 @@ func appended(m *nats.Msg) (uint64, error) {
 	return answer.Sequence, nil
 }
 
-// plainSequence reads the one form that the server writes when all is well, {"stream":"NAME", "seq":N}, at a
-// tenth of what reading JSON costs.
+// plainSequence reads the one form that the server writes when all is well, {"stream":"NAME",
+// "seq":N}, at a tenth of what reading JSON costs.
 func plainSequence(answer []byte) (seq uint64, ok bool) {
 	rest, ok := bytes.CutPrefix(answer, []byte(`{"stream":"`))
 	if !ok {
 		return 0, false
 	}
 	name, rest, ok := bytes.Cut(rest, []byte(`", "seq":`))
-	if !ok || len(name) == 0 || !utf8.Valid(name) || bytes.ContainsFunc(name, func(r rune) bool { return r == '"' || r == '\\' || r < ' ' }) {
+	if !ok || len(name) == 0 || !utf8.Valid(name) ||
+		bytes.ContainsFunc(name, func(r rune) bool { return r == '"' || r == '\\' || r < ' ' }) {
 		return 0, false
 	}
 	digits, ok := bytes.CutSuffix(rest, []byte("}"))

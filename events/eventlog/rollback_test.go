@@ -14,8 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 )
 
-// TestFollowNoticesARollback: the server comes back with an older copy of its disk. Who has read more than that has is told, also when the stream has grown
-// again before the reader is connected.
+// TestFollowNoticesARollback: the server comes back with an older copy of its disk. Who has read
+// more than that has is told, also when the stream has grown again before the reader is connected.
 func TestFollowNoticesARollback(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string][]string{"shorter": nil, "as long": {"x", "y"}, "longer": {"x", "y", "z"}} {
@@ -27,7 +27,8 @@ func TestFollowNoticesARollback(t *testing.T) {
 			var server *embedded.Server
 			start := func(dir string) (*eventlog.Log, func()) {
 				var err error
-				if server, err = embedded.Start(embedded.Options{Dir: dir, Listen: listen, SyncInterval: time.Minute}); err != nil {
+				if server, err = embedded.Start(embedded.Options{Dir: dir, Listen: listen,
+					SyncInterval: time.Minute}); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(server.Shutdown)
@@ -53,7 +54,8 @@ func TestFollowNoticesARollback(t *testing.T) {
 			log, stop = start(dir)
 			chain(t, log, "g000002-0", "d", "e")
 			wire := natstest.NewWire(t, listen)
-			nc, err := nats.Connect("nats://"+wire.Address(), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+			nc, err := nats.Connect("nats://"+wire.Address(), nats.MaxReconnects(-1),
+				nats.ReconnectWait(10*time.Millisecond))
 			if err != nil {
 				t.Fatal(err)
 			}

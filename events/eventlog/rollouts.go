@@ -18,7 +18,8 @@ type Ended struct {
 	query *events.QuerySubmitted
 }
 
-// Task is the rollout's task under a configuration of its run: ErrNoTask. A query has the name of the task whose files it uses.
+// Task is the rollout's task under a configuration of its run: ErrNoTask. A query has the name of
+// the task whose files it uses.
 func (e *Ended) Task(cfg runfile.RunConfig) (runfile.TaskSpec, error) {
 	name := e.Started.Task
 	task, err := cfg.Task(name)
@@ -31,8 +32,9 @@ func (e *Ended) Task(cfg runfile.RunConfig) (runfile.TaskSpec, error) {
 	return e.query.TaskSpec(name, task), nil
 }
 
-// Rollouts reads a run from its beginning, or from its archive, and gives each rollout when it gets its outcome, in the order of the
-// log. Of the events it keeps the chains of rollouts in flight only. Rollouts that never got an outcome do not come.
+// Rollouts reads a run from its beginning, or from its archive, and gives each rollout when it gets
+// its outcome, in the order of the log. Of the events it keeps the chains of rollouts in flight
+// only. Rollouts that never got an outcome do not come.
 func (l Reader) Rollouts(ctx context.Context, run string) iter.Seq2[Ended, error] {
 	return func(yield func(Ended, error) bool) {
 		f := openRollouts{chains: map[string][]events.Event{}, queries: map[string]*events.QuerySubmitted{}}

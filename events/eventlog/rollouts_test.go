@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestRollouts gives rollouts in the order of their outcomes, whole, and those in flight not at all.
+// TestRollouts gives rollouts in the order of their outcomes, whole, and
+// those in flight not at all.
 func TestRollouts(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
@@ -23,9 +24,11 @@ func TestRollouts(t *testing.T) {
 	}
 	state(events.QuerySubmittedType, "q1", "0", events.QuerySubmitted{Instruction: "Why?", Task: "a"})
 	state(events.QuerySubmittedType, "q2", "0", events.QuerySubmitted{Instruction: "Fix.", Task: "a", Verify: true})
-	for id, task := range map[string]string{"g000001-0": "a", "g000001-1": "a", "g000002-0": "q1", "g000003-0": "q2", "g000004-0": "gone"} {
+	for id, task := range map[string]string{"g000001-0": "a", "g000001-1": "a", "g000002-0": "q1",
+		"g000003-0": "q2", "g000004-0": "gone"} {
 		servicetest.StartRollout(t, log, "r", id, task)
-		state(events.RolloutRetriedType, id, "0", events.RolloutRetried{Stage: events.StageGenerator, Class: events.ClassEndpoint})
+		state(events.RolloutRetriedType, id, "0", events.RolloutRetried{Stage: events.StageGenerator,
+			Class: events.ClassEndpoint})
 		state(events.RolloutAnnotatedType, id, "0", events.RolloutAnnotated{Text: "odd"})
 	}
 	state(events.RolloutFailedType, "g000003-0", "0", events.RolloutFailed{Stage: events.StageTools})
@@ -48,7 +51,8 @@ func TestRollouts(t *testing.T) {
 		if err != nil && !errors.Is(err, runfile.ErrNoTask) {
 			t.Error(err)
 		}
-		got = append(got, fmt.Sprint(r.ID, " ", r.Outcome.Type, " ", r.Outcome.Entity, " ", task.Name, " ", task.HasVerifier(), " ", r.Scored != nil && r.Finished != nil))
+		got = append(got, fmt.Sprint(r.ID, " ", r.Outcome.Type, " ", r.Outcome.Entity, " ", task.Name,
+			" ", task.HasVerifier(), " ", r.Scored != nil && r.Finished != nil))
 	}
 	if want := []string{
 		"g000003-0 rollout.failed g000003-0 q2 true false", "g000001-0 rollout.scored g000001-0 a true true",

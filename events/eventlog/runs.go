@@ -24,8 +24,9 @@ func (l Reader) Runs(ctx context.Context) ([]string, error) {
 	return runs, names.Err()
 }
 
-// AllRuns lists the runs that have a stream, the archived ones that have none any more, and those of which the catalogue has a fact of
-// some other types; none that are forgotten and have no stream.
+// AllRuns lists the runs that have a stream, the archived ones that have none any more,
+// and those of which the catalogue has a fact of some other types; none that are
+// forgotten and have no stream.
 func (l Reader) AllRuns(ctx context.Context, others ...events.Type) ([]string, error) {
 	runs, err := l.Runs(ctx)
 	if err != nil {
@@ -37,7 +38,10 @@ func (l Reader) AllRuns(ctx context.Context, others ...events.Type) ([]string, e
 			return nil, err
 		}
 		if e.Type == events.LogForgottenType {
-			runs = slices.DeleteFunc(runs, func(run string) bool { return run == e.Entity && !slices.Contains(live, run) })
+			runs = slices.DeleteFunc(runs, func(run string) bool {
+				return run == e.Entity &&
+					!slices.Contains(live, run)
+			})
 		}
 		if e.Type != events.SegmentSealedType && !slices.Contains(others, e.Type) {
 			continue
@@ -54,11 +58,13 @@ func (l Reader) AllRuns(ctx context.Context, others ...events.Type) ([]string, e
 const (
 	// StateArchived: the closed run's stream was deleted, and its archive is left.
 	StateArchived = "archived"
-	// StateLost: the run's stream is gone, and the run was not closed, or nothing of it is archived. It is an outage.
+	// StateLost: the run's stream is gone, and the run was not closed, or nothing of it is
+	// archived. It is an outage.
 	StateLost = "lost"
 	// StateRestoring: the run's stream is hidden, as a restoration has not ended.
 	StateRestoring = "restoring"
-	// StateBehind: the run's stream ends before its archive. Nothing is appended to it. It is an outage.
+	// StateBehind: the run's stream ends before its archive. Nothing is
+	// appended to it. It is an outage.
 	StateBehind = "behind"
 )
 
@@ -67,13 +73,16 @@ func (l Reader) RunState(ctx context.Context, run string) (state, reason string,
 	archived, err := l.Archived(ctx, run)
 	switch {
 	case errors.Is(err, ErrRestoring):
-		return StateRestoring, "its stream is hidden while it is restored; where that was interrupted: rondo run recover " + run, nil
+		return StateRestoring,
+			"its stream is hidden while it is restored; where that was interrupted: rondo run recover " + run, nil
 	case errors.Is(err, ErrNotFound):
 		return l.stateWithoutStream(ctx, run)
 	case err != nil:
 		return "", "", err
 	case archived.Last < archived.Through:
-		return StateBehind, fmt.Sprintf("its stream ends at %d, and its archive at %d: the log was rolled back; rondo run recover %s", archived.Last, archived.Through, run), nil
+		return StateBehind,
+			fmt.Sprintf("its stream ends at %d, and its archive at %d: the log was rolled back; rondo run recover %s",
+				archived.Last, archived.Through, run), nil
 	}
 	last, err := l.Last(ctx, run, events.RunOpenedType.Kind(), run)
 	if errors.Is(err, ErrNotFound) {
@@ -111,13 +120,15 @@ func (l Reader) stateWithoutStream(ctx context.Context, run string) (state, reas
 	case len(sealed) == 0:
 		return StateLost, "its stream is gone, and nothing of it is archived; rondo run recover " + run, nil
 	case last.Type != events.RunClosedType && !l.archivedEnd(ctx, run, sealed[len(sealed)-1]):
-		return StateLost, fmt.Sprintf("its stream is gone, and it was not closed; its archive ends at %d; rondo run recover %s", through(sealed), run), nil
+		return StateLost,
+			fmt.Sprintf("its stream is gone, and it was not closed; its archive ends at %d; rondo run recover %s",
+				through(sealed), run), nil
 	}
 	return StateArchived, "", nil
 }
 
-// archivedEnd reports whether the last segment of a run has its end, which a plane that stopped right behind it did not tell the catalogue. A segment that
-// cannot be read has none.
+// archivedEnd reports whether the last segment of a run has its end, which a plane that stopped
+// right behind it did not tell the catalogue. A segment that cannot be read has none.
 func (l Reader) archivedEnd(ctx context.Context, run string, last events.SegmentSealed) (found bool) {
 	l.readSegments(ctx, run, last.First, []events.SegmentSealed{last}, func(e events.Event, err error) bool {
 		found = found || err == nil && e.Type == events.RunClosedType
@@ -129,7 +140,8 @@ func (l Reader) archivedEnd(ctx context.Context, run string, last events.Segment
 // ErrNotArchived means that a run's archive does not have all that its stream has.
 var ErrNotArchived = errors.New("its log is not archived to the end")
 
-// Deletable gives the reason for which a run's stream must stay, nil when its archive holds all of it up to its last sequence.
+// Deletable gives the reason for which a run's stream must stay, nil when its archive holds all of
+// it up to its last sequence.
 func (l Archive) Deletable(ctx context.Context, run string) (last uint64, err error) {
 	in, err := l.Incarnation(ctx, run)
 	if err != nil {
@@ -163,9 +175,10 @@ func notArchived(run string) error {
 	return fmt.Errorf("%w: rondo archive seal %s", ErrNotArchived, run)
 }
 
-// DeleteArchived deletes the stream of a closed run that ends at the sequence which [Archive.Deletable] gave: ErrNotArchived where it has grown since. The
-// stream is hidden before it is looked at for the last time, so that nothing is appended, and acknowledged, between the look and the end. Who is killed
-// between them leaves it hidden, and `rondo run recover` shows it.
+// DeleteArchived deletes the stream of a closed run that ends at the sequence which
+// [Archive.Deletable] gave: ErrNotArchived where it has grown since. The stream is hidden before it
+// is looked at for the last time, so that nothing is appended, and acknowledged, between the look
+// and the end. Who is killed between them leaves it hidden, and `rondo run recover` shows it.
 func (l Streams) DeleteArchived(ctx context.Context, run string, last uint64) error {
 	hiding := Restorer{Archive(l)}
 	if err := hiding.Hide(ctx, run); err != nil {
@@ -181,7 +194,8 @@ func (l Streams) DeleteArchived(ctx context.Context, run string, last uint64) er
 	return l.DeleteRun(ctx, run)
 }
 
-// ForgetRun records that the archive of a run without a stream is given up. Nothing is deleted by it: gc does that.
+// ForgetRun records that the archive of a run without a stream is given up. Nothing is
+// deleted by it: gc does that.
 func (l Appender) ForgetRun(ctx context.Context, run, reason string) error {
 	if _, err := l.Incarnation(ctx, run); !errors.Is(err, ErrNotFound) || errors.Is(err, ErrRestoring) {
 		if err == nil {
@@ -218,7 +232,8 @@ func (l Archive) Forgotten(ctx context.Context) (runs []string, err error) {
 
 // ListRun copies a run's opening or closing to the catalogue, unless that has it.
 func (l Appender) ListRun(ctx context.Context, e events.Event) error {
-	listed := events.Event{ID: e.ID, Run: events.Catalogue, Type: e.Type, Entity: e.Run, Source: e.Source, Time: e.Time, Data: e.Data}
+	listed := events.Event{ID: e.ID, Run: events.Catalogue, Type: e.Type, Entity: e.Run, Source: e.Source,
+		Time: e.Time, Data: e.Data}
 	_, err := l.AppendOnce(ctx, listed, time.Time{}, nil)
 	return err
 }

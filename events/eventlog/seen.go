@@ -30,8 +30,9 @@ func (s *seen) note(run string, seq uint64) {
 	}
 }
 
-// At is a Reader whose reads of a run show what its stream holds up to a sequence, which somebody was given, and up to what it has read
-// since. In a cluster a server hands out an event when it has stored that itself, and the leader, which is asked for chains, may store it later.
+// At is a Reader whose reads of a run show what its stream holds up to a sequence, which somebody
+// was given, and up to what it has read since. In a cluster a server hands out an event when it has
+// stored that itself, and the leader, which is asked for chains, may store it later.
 func (l Reader) At(run string, seq uint64) Reader {
 	s := &seen{run: run}
 	s.seq.Store(seq)
@@ -41,15 +42,17 @@ func (l Reader) At(run string, seq uint64) Reader {
 // At is an Appender that reads as Reader.At does, and shows what it has appended.
 func (l Appender) At(run string, seq uint64) Appender { return Appender{l.Reader.At(run, seq)} }
 
-// showing reads, and reads again when the leader shows what was seen, where the first answer may be older. stale judges that by the sequence
-// of what was read, 0 if it was nothing.
-func (l Reader) showing(ctx context.Context, run string, read func() (events.Event, error), stale func(read, seen uint64) bool) (events.Event, error) {
+// showing reads, and reads again when the leader shows what was seen, where the first answer may be
+// older. stale judges that by the sequence of what was read, 0 if it was nothing.
+func (l Reader) showing(ctx context.Context, run string, read func() (events.Event, error),
+	stale func(read, seen uint64) bool) (events.Event, error) {
 	seq := uint64(0)
 	if s := l.seen; s != nil && s.run == run {
 		seq = s.seq.Load()
 	}
 	e, err := patient(ctx, read)
-	if seq > 0 && (err == nil || errors.Is(err, ErrNotFound)) && stale(e.Seq, seq) && l.seen.shown.Load() < seq && !l.knownSingle(run) {
+	if seq > 0 && (err == nil || errors.Is(err, ErrNotFound)) && stale(e.Seq, seq) &&
+		l.seen.shown.Load() < seq && !l.knownSingle(run) {
 		if err := l.awaitSeen(ctx, run, seq); err != nil {
 			return events.Event{}, err
 		}
@@ -61,7 +64,8 @@ func (l Reader) showing(ctx context.Context, run string, read func() (events.Eve
 	return e, err
 }
 
-// knownSingle reports whether one server alone held a run's stream when it was asked last, at most a minute ago: it is never behind itself.
+// knownSingle reports whether one server alone held a run's stream when it was asked last, at most
+// a minute ago: it is never behind itself.
 func (l *core) knownSingle(run string) bool {
 	asked, ok := l.single.Load(run)
 	return ok && time.Since(asked.(time.Time)) < time.Minute
@@ -76,7 +80,8 @@ func (l Reader) awaitSeen(ctx context.Context, run string, seq uint64) error {
 			l.seen.shown.Store(info.State.LastSeq)
 			return nil
 		case err == nil:
-			err = fmt.Errorf("the leader of run %s has stored its events up to sequence %d, and %d was seen: %w", run, info.State.LastSeq, seq, nats.ErrTimeout)
+			err = fmt.Errorf("the leader of run %s has stored its events up to sequence %d, and %d was seen: %w", run,
+				info.State.LastSeq, seq, nats.ErrTimeout)
 		case !unknownOutcome(err):
 			return err
 		}
@@ -86,7 +91,8 @@ func (l Reader) awaitSeen(ctx context.Context, run string, seq uint64) error {
 	}
 }
 
-// Replicated reports whether several servers hold a run's stream: then one may be behind another. A run without a stream is not.
+// Replicated reports whether several servers hold a run's stream: then one may be behind another. A
+// run without a stream is not.
 func (l Streams) Replicated(ctx context.Context, run string) (bool, error) {
 	if l.knownSingle(run) {
 		return false, nil

@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 )
 
-// TestReadsShowWhatWasSeen: in a cluster, whoever was given a sequence that the leader does not have yet waits for it, and reads what stands there.
+// TestReadsShowWhatWasSeen: in a cluster, whoever was given a sequence that the leader does not
+// have yet waits for it, and reads what stands there.
 func TestReadsShowWhatWasSeen(t *testing.T) {
 	t.Parallel()
 	log := natstest.Cluster(t, 3).Log(t)
@@ -81,7 +82,8 @@ func TestReadsShowWhatWasSeen(t *testing.T) {
 	if err := log.Streams.DeleteRun(t.Context(), run); err != nil { // no leader has any of it now
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, "the run has a stream again", func() bool { return log.Streams.EnsureRun(t.Context(), run) == nil })
+	natstest.Eventually(t, "the run has a stream again",
+		func() bool { return log.Streams.EnsureRun(t.Context(), run) == nil })
 	chain(t, log, "a", "0")
 	for what, at := range map[string]eventlog.Reader{"read": has, "appended": to.Reader} {
 		hurried, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)

@@ -40,7 +40,8 @@ func limit(t *testing.T, log *eventlog.Log, run string) int64 {
 	return most
 }
 
-// TestSizeOfALog: a run's stream is as large as the run says, also where it is made again: from the archive, and after its settings were lost.
+// TestSizeOfALog: a run's stream is as large as the run says, also where it is made again: from the
+// archive, and after its settings were lost.
 func TestSizeOfALog(t *testing.T) {
 	log := natstest.Log(t)
 	openSized(t, log, "small", 64<<20)
@@ -103,7 +104,8 @@ func fill(t *testing.T, log *eventlog.Log) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other"}, MaxBytes: 1<<50 - int64(account.ReservedStore) - 1<<30}
+	cfg := jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other"},
+		MaxBytes: 1<<50 - int64(account.ReservedStore) - 1<<30}
 	if _, err := log.JetStream().CreateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 )
 
-// TestStreamsOfAStartingServer: a server answers before its JetStream does. Who makes the streams waits for it.
+// TestStreamsOfAStartingServer: a server answers before its JetStream does. Who makes
+// the streams waits for it.
 func TestStreamsOfAStartingServer(t *testing.T) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true})
 	if err != nil {
@@ -38,7 +39,8 @@ func TestStreamsOfAStartingServer(t *testing.T) {
 		t.Fatalf("without JetStream: %v", err)
 	case <-time.After(200 * time.Millisecond):
 	}
-	if err := s.EnableJetStream(&server.JetStreamConfig{StoreDir: t.TempDir(), MaxStore: 1 << 40, MaxMemory: 1 << 20}); err != nil {
+	if err := s.EnableJetStream(&server.JetStreamConfig{StoreDir: t.TempDir(), MaxStore: 1 << 40,
+		MaxMemory: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-made; err != nil {

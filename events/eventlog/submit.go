@@ -26,15 +26,17 @@ type Submission struct {
 	Type   events.Type
 	Entity string
 	Data   any
-	// ID makes the submission repeatable: the same ID is one fact. It may be empty for facts that happen once.
+	// ID makes the submission repeatable: the same ID is one fact. It may be empty
+	// for facts that happen once.
 	ID string
 	// Source says who states the fact.
 	Source string
 }
 
-// Submit publishes a submission and waits for the intake's answer, and for a quota that is spent until it is not, as long as the
-// context lets it. An error that is not ErrRefused
-// leaves the outcome open: the intake's stream keeps the submissions that reached it, and Submit may be repeated with the same ID.
+// Submit publishes a submission and waits for the intake's answer, and for a quota that is spent
+// until it is not, as long as the context lets it. An error that is not ErrRefused leaves the
+// outcome open: the intake's stream keeps the submissions that reached it, and Submit may be
+// repeated with the same ID.
 func (l Submitter) Submit(ctx context.Context, s Submission) (events.IntakeAnswer, error) {
 	var answer events.IntakeAnswer
 	msg, err := l.submissionMessage(ctx, s)
@@ -67,15 +69,17 @@ func (l Submitter) Submit(ctx context.Context, s Submission) (events.IntakeAnswe
 	}
 }
 
-// answerPatience is how long an answer may take before a repeatable question is asked again: answers travel over
-// core NATS, where a connection that breaks loses them.
+// answerPatience is how long an answer may take before a repeatable question is asked again:
+// answers travel over core NATS, where a connection that breaks loses them.
 const answerPatience = 5 * time.Second
 
-// duplicatePatience takes the place of answerPatience where the server drops a submission, as it had one of that id a moment ago. Whoever sent that one
-// is answered: another process perhaps, or a call before this one that was refused.
+// duplicatePatience takes the place of answerPatience where the server drops a submission, as it
+// had one of that id a moment ago. Whoever sent that one is answered: another process perhaps, or a
+// call before this one that was refused.
 const duplicatePatience = 250 * time.Millisecond
 
-// ask publishes a submission until the intake answers. It repeats only where a repetition states nothing twice.
+// ask publishes a submission until the intake answers. It repeats only where a
+// repetition states nothing twice.
 func (l Submitter) ask(ctx context.Context, msg *nats.Msg, sub *nats.Subscription, repeatable bool) (*nats.Msg, error) {
 	for {
 		dropped, err := l.publishSubmission(ctx, msg)
@@ -130,7 +134,8 @@ func (l Submitter) submissionMessage(ctx context.Context, s Submission) (*nats.M
 // intakeKey is under which name of a run the stream of submissions is noted.
 var intakeKey = strings.TrimPrefix(events.IntakeStream, events.RunStream(""))
 
-// publishSubmission repeats until the intake's stream has the message: the stream de-duplicates by the message's ID. dropped says that it had one of that ID.
+// publishSubmission repeats until the intake's stream has the message: the stream de-duplicates by
+// the message's ID. dropped says that it had one of that ID.
 func (l Submitter) publishSubmission(ctx context.Context, msg *nats.Msg) (dropped bool, err error) {
 	for try := 1; ; try++ {
 		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -152,9 +157,9 @@ func (l Submitter) publishSubmission(ctx context.Context, msg *nats.Msg) (droppe
 	}
 }
 
-// SubmittedBody reads the body of a submission, and fetches it from the store when the submission refers to a blob by its digest. What
-// is wrong with a reference is an events.ErrMalformed, which quotes the reference alone, or an error of package storage:
-// ErrNotFound, ErrCorrupt, ErrTooLarge.
+// SubmittedBody reads the body of a submission, and fetches it from the store when the submission
+// refers to a blob by its digest. What is wrong with a reference is an events.ErrMalformed, which
+// quotes the reference alone, or an error of package storage: ErrNotFound, ErrCorrupt, ErrTooLarge.
 func SubmittedBody(ctx context.Context, store storage.Store, h nats.Header, body []byte) ([]byte, error) {
 	if len(h[events.HeaderDataRef]) == 0 {
 		return body, nil
@@ -175,9 +180,11 @@ func SubmittedBody(ctx context.Context, store storage.Store, h nats.Header, body
 // maxSubmission bounds what an outsider may hand in as one fact.
 const maxSubmission = 64 << 20
 
-// AppendOnce puts the event behind whatever link is the last one, unless a link that was written since a moment
-// has its ID: what a repeated delivery states is on the log once. check may refuse the last link (nil: none).
-func (l Appender) AppendOnce(ctx context.Context, e events.Event, since time.Time, check func(last *events.Event) error) (events.Event, error) {
+// AppendOnce puts the event behind whatever link is the last one, unless a link that was written
+// since a moment has its ID: what a repeated delivery states is on the log once. check may refuse
+// the last link (nil: none).
+func (l Appender) AppendOnce(ctx context.Context, e events.Event, since time.Time,
+	check func(last *events.Event) error) (events.Event, error) {
 	var earlier *events.Event
 	stored, _, err := l.AppendLast(ctx, e, func(last *events.Event) error {
 		if last != nil {
@@ -201,9 +208,11 @@ func (l Appender) AppendOnce(ctx context.Context, e events.Event, since time.Tim
 	return stored, err
 }
 
-// Behind links an event behind the last link of its chain, unless a link that was written since a moment has its ID: then stated is set. It
-// appends nothing: the append fails where another writer is faster.
-func (l Reader) Behind(ctx context.Context, e events.Event, since time.Time) (linked events.Event, stated bool, err error) {
+// Behind links an event behind the last link of its chain, unless a link that was written
+// since a moment has its ID: then stated is set. It appends nothing: the append fails where
+// another writer is faster.
+func (l Reader) Behind(ctx context.Context, e events.Event,
+	since time.Time) (linked events.Event, stated bool, err error) {
 	e, last, err := l.BehindLast(ctx, e)
 	if err != nil || last == nil {
 		return e, false, err
@@ -212,8 +221,8 @@ func (l Reader) Behind(ctx context.Context, e events.Event, since time.Time) (li
 	return e, stated, err
 }
 
-// BehindLast links an event behind the last link of its chain, which it gives too (nil: the event is the first). It appends nothing: the append
-// fails where another writer is faster.
+// BehindLast links an event behind the last link of its chain, which it gives too (nil: the event
+// is the first). It appends nothing: the append fails where another writer is faster.
 func (l Reader) BehindLast(ctx context.Context, e events.Event) (linked events.Event, last *events.Event, err error) {
 	link, err := l.Last(ctx, e.Run, e.Type.Kind(), e.Entity)
 	if errors.Is(err, ErrNotFound) {
@@ -227,7 +236,8 @@ func (l Reader) BehindLast(ctx context.Context, e events.Event) (linked events.E
 }
 
 // linkSince finds the one of the links of a chain, from last back to a moment, that has the ID.
-func (l Reader) linkSince(ctx context.Context, last events.Event, since time.Time, id string) (events.Event, bool, error) {
+func (l Reader) linkSince(ctx context.Context, last events.Event, since time.Time,
+	id string) (events.Event, bool, error) {
 	// Clocks of services may differ from the server's by this much.
 	const skew = time.Minute
 	for link := last; ; {

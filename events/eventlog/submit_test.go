@@ -21,7 +21,9 @@ import (
 // intake answers submissions as answer says; nil is silence.
 func intake(t *testing.T, log *eventlog.Log, answer func(m jetstream.Msg) *events.IntakeAnswer) {
 	t.Helper()
-	consumer, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.Intake)[0].ForQueue(topology.Queue{Name: "all", Filter: events.IntakePrefix + ">"}), "")
+	consumer, err := log.Streams.EnsureConsumer(t.Context(),
+		topology.ConsumersOf(topology.Intake)[0].ForQueue(topology.Queue{Name: "all",
+			Filter: events.IntakePrefix + ">"}), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,8 @@ func intake(t *testing.T, log *eventlog.Log, answer func(m jetstream.Msg) *event
 }
 
 func consumedStep(id string) eventlog.Submission {
-	return eventlog.Submission{Run: run, Type: events.BatchConsumedType, Entity: "trainer", ID: id, Source: "me", Data: events.BatchConsumed{Step: 3}}
+	return eventlog.Submission{Run: run, Type: events.BatchConsumedType, Entity: "trainer", ID: id, Source: "me",
+		Data: events.BatchConsumed{Step: 3}}
 }
 
 func TestSubmit(t *testing.T) {
@@ -55,7 +58,8 @@ func TestSubmit(t *testing.T) {
 	log := natstest.Log(t)
 	intake(t, log, func(m jetstream.Msg) *events.IntakeAnswer {
 		h := m.Headers()
-		if m.Subject() != "rondo.in.race.batch.trainer.consumed" || string(m.Data()) != `{"step":3}` || h[events.HeaderMessageID][0] != "a" || h[events.HeaderSource][0] != "me" {
+		if m.Subject() != "rondo.in.race.batch.trainer.consumed" || string(m.Data()) != `{"step":3}` ||
+			h[events.HeaderMessageID][0] != "a" || h[events.HeaderSource][0] != "me" {
 			return &events.IntakeAnswer{Error: "strange message " + m.Subject()}
 		}
 		return &events.IntakeAnswer{ID: "x", Sequence: 7}
@@ -63,7 +67,8 @@ func TestSubmit(t *testing.T) {
 	if a, err := log.Submitter.Submit(t.Context(), consumedStep("a")); err != nil || a.ID != "x" || a.Sequence != 7 {
 		t.Errorf("answer %+v, %v", a, err)
 	}
-	if _, err := log.Submitter.Submit(t.Context(), consumedStep("b")); !errors.Is(err, eventlog.ErrRefused) || !strings.Contains(err.Error(), "strange message") {
+	if _, err := log.Submitter.Submit(t.Context(), consumedStep("b")); !errors.Is(err, eventlog.ErrRefused) ||
+		!strings.Contains(err.Error(), "strange message") {
 		t.Errorf("a refusal: %v", err)
 	}
 }
@@ -95,8 +100,8 @@ func TestSubmitAfterALostAnswer(t *testing.T) {
 	})
 }
 
-// TestSubmitAgainAtOnce: who was refused, and states the same under the same id at once, is answered at once, although the server drops what has
-// an id that it had a moment ago.
+// TestSubmitAgainAtOnce: who was refused, and states the same under the same id at once, is
+// answered at once, although the server drops what has an id that it had a moment ago.
 func TestSubmitAgainAtOnce(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
@@ -121,7 +126,8 @@ func TestSubmitWithoutIDIsNotRepeated(t *testing.T) {
 		intake(t, log, func(jetstream.Msg) *events.IntakeAnswer { asked.Add(1); return nil })
 		ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 		defer cancel()
-		if _, err := log.Submitter.Submit(ctx, consumedStep("")); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, eventlog.ErrRefused) {
+		if _, err := log.Submitter.Submit(ctx, consumedStep("")); !errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, eventlog.ErrRefused) {
 			t.Errorf("without an answer: %v", err)
 		}
 		if n := asked.Load(); n != 1 {
@@ -146,7 +152,8 @@ func TestSubmittedBody(t *testing.T) {
 		bodies <- body
 		return &events.IntakeAnswer{}
 	})
-	s := eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType, Entity: "g000001-0", ID: "a", Data: events.RolloutAnnotated{Text: text}}
+	s := eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType, Entity: "g000001-0", ID: "a",
+		Data: events.RolloutAnnotated{Text: text}}
 	if _, err := log.Submitter.Submit(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +184,8 @@ func TestSubmittedBody(t *testing.T) {
 			}
 		})
 	}
-	if _, err := eventlog.SubmittedBody(t.Context(), log.Store(), h, []byte("{")); !errors.Is(err, events.ErrMalformed) {
+	if _, err := eventlog.SubmittedBody(t.Context(), log.Store(), h,
+		[]byte("{")); !errors.Is(err, events.ErrMalformed) {
 		t.Errorf("no reference: %v", err)
 	}
 }

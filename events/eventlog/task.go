@@ -10,8 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// Task finds a task of a run by name: one of its configuration, or a query that was submitted to it, which is its task
-// with another instruction and, unless it is to be verified, no tests.
+// Task finds a task of a run by name: one of its configuration, or a query that was submitted to
+// it, which is its task with another instruction and, unless it is to be verified, no tests.
 func (l Reader) Task(ctx context.Context, run, name string) (runfile.TaskSpec, error) {
 	cfg, err := l.Config(ctx, run)
 	if err != nil {

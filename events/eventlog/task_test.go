@@ -13,8 +13,10 @@ import (
 func TestTasksAndQueries(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a", "quicksort"))
-	servicetest.Append(t, log, servicetest.Event(t, "r", events.QuerySubmittedType, "q1", "0", events.QuerySubmitted{Instruction: "Why?", Task: "a"}))
-	servicetest.Append(t, log, servicetest.Event(t, "r", events.QuerySubmittedType, "q2", "0", events.QuerySubmitted{Instruction: "Fix.", Task: "a", Verify: true}))
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.QuerySubmittedType, "q1",
+		"0", events.QuerySubmitted{Instruction: "Why?", Task: "a"}))
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.QuerySubmittedType, "q2",
+		"0", events.QuerySubmitted{Instruction: "Fix.", Task: "a", Verify: true}))
 	for name, want := range map[string]struct {
 		instruction string
 		verifier    bool
@@ -23,7 +25,8 @@ func TestTasksAndQueries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			task, err := log.Task(t.Context(), "r", name)
-			if err != nil || task.Name != name || task.Instruction != want.instruction || task.HasVerifier() != want.verifier || task.Workdir != "/app" {
+			if err != nil || task.Name != name || task.Instruction != want.instruction ||
+				task.HasVerifier() != want.verifier || task.Workdir != "/app" {
 				t.Errorf("task %s is %+v: %v", name, task, err)
 			}
 		})

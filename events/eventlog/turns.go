@@ -9,9 +9,9 @@ import (
 )
 
 // requestsAtOnce bounds a process's requests that the server has not answered. The server takes
-// those of a connection in the order in which they come, so each waits for all that were sent before
-// it: with this bound, and in turns that runs share, these are a few of each other run. It is large
-// enough for a run alone, whose appends are synced together.
+// those of a connection in the order in which they come, so each waits for all that were sent
+// before it: with this bound, and in turns that runs share, these are a few of each other run. It
+// is large enough for a run alone, whose appends are synced together.
 const requestsAtOnce = 32
 
 // Requests are the turns of a run for requests to the server.
@@ -24,7 +24,8 @@ const (
 )
 
 // request makes a request to the server for a run when it is the run's turn.
-func (l *core) request(ctx context.Context, run, kind string, ask func() (*nats.Msg, error)) (answer *nats.Msg, err error) {
+func (l *core) request(ctx context.Context, run, kind string,
+	ask func() (*nats.Msg, error)) (answer *nats.Msg, err error) {
 	if late := l.requests.Tenant(run).Kind(kind).Do(ctx, func() bool {
 		answer, err = ask()
 		return err == nil

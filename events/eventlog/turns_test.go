@@ -13,8 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/slots"
 )
 
-// TestRequestsTakeTurns: ten runs have a hundred requests each for a server that answers in the order
-// in which they come. A run that has one at a time waits for a few of each of them.
+// TestRequestsTakeTurns: ten runs have a hundred requests each for a server that answers in the
+// order in which they come. A run that has one at a time waits for a few of each of them.
 func TestRequestsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const large, each, few = 10, 100, requestsAtOnce/10 + 2
@@ -82,7 +82,8 @@ func TestRequestsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestReadsOfAHangingRun: the appends of a run hang until they fail, and its reads are answered meanwhile. It leaves turns to others all the same.
+// TestReadsOfAHangingRun: the appends of a run hang until they fail, and its reads are answered
+// meanwhile. It leaves turns to others all the same.
 func TestReadsOfAHangingRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hang, read = 5 * time.Second, 10 * time.Millisecond

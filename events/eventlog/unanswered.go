@@ -16,17 +16,21 @@ import (
 // SlowAppend is how long an append may take until it counts as slow.
 const SlowAppend = time.Second
 
-// Waiting are the appends to a run's stream that get no answer, or are refused because the stream is full. An append is repeated until it is
-// answered, so what is wrong with a stream shows here and not as an error.
+// Waiting are the appends to a run's stream that get no answer, or are refused because the
+// stream is full. An append is repeated until it is answered, so what is wrong with a stream
+// shows here and not as an error.
 type Waiting struct {
 	Run   string
 	Since time.Time // when the first of them was sent
 	Sent  time.Time // when the last one that was given up was sent
-	Full  string    // the server's reason where it refuses appends, as the stream or its disk is full; "" where it does not answer
-	Limit bool      // the stream is at its own limit
+	// the server's reason where it refuses appends, as the stream or its disk is full; ""
+	// where it does not answer
+	Full  string
+	Limit bool // the stream is at its own limit
 }
 
-// appends notes which streams answer appends. The common case, an answer while nothing is amiss, takes no lock.
+// appends notes which streams answer appends. The common case, an answer while nothing
+// is amiss, takes no lock.
 type appends struct {
 	amiss atomic.Int64 // streams in waiting
 	slow  atomic.Int64
@@ -40,7 +44,8 @@ func (a *appends) answered(run string, sent time.Time, err error) {
 	if time.Since(sent) > SlowAppend {
 		a.slow.Add(1)
 	}
-	unanswered := err != nil && unknownOutcome(err) && time.Since(sent) >= SlowAppend // a caller may be in more of a hurry
+	// a caller may be in more of a hurry
+	unanswered := err != nil && unknownOutcome(err) && time.Since(sent) >= SlowAppend
 	full := err != nil && streamFull(err)
 	if !unanswered && !full && a.amiss.Load() == 0 {
 		return
@@ -62,14 +67,15 @@ func (a *appends) answered(run string, sent time.Time, err error) {
 		}
 		a.waiting[run] = w
 	case err == nil && known && sent.After(w.Since):
-		// Only a write shows that writes work: a stream that refuses them still tells a writer that it is too late.
+		// Only a write shows that writes work: a stream that refuses them still tells a
+		// writer that it is too late.
 		delete(a.waiting, run)
 	}
 	a.amiss.Store(int64(len(a.waiting)))
 }
 
-// abandoned is after what time an append that nobody repeats says nothing about its stream any more. A waiting append is repeated after
-// some five seconds.
+// abandoned is after what time an append that nobody repeats says nothing about its stream any
+// more. A waiting append is repeated after some five seconds.
 const abandoned = time.Minute
 
 // Unanswered lists the streams whose last appends got no answer.
@@ -92,7 +98,8 @@ func (l Streams) Unanswered() []Waiting {
 	return list
 }
 
-// Forget takes back what is known of a run's appends: its stream is gone, or has room again although nobody writes.
+// Forget takes back what is known of a run's appends: its stream is gone, or has room
+// again although nobody writes.
 func (l Streams) Forget(run string) {
 	a := &l.appends
 	a.mu.Lock()
@@ -118,7 +125,8 @@ func (l Streams) HasRoom(ctx context.Context, run string) (bool, error) {
 // SlowAppends counts appends that took longer than SlowAppend.
 func (l Streams) SlowAppends() int64 { return l.appends.slow.Load() }
 
-// Ask asks the server about the stream of the catalogue: an error says that the log cannot be used now. It waits no longer than the context.
+// Ask asks the server about the stream of the catalogue: an error says that the log cannot be used
+// now. It waits no longer than the context.
 func (l Streams) Ask(ctx context.Context) (Replication, error) {
 	if !l.nc.IsConnected() {
 		return Replication{}, errors.New("the connection to the NATS server is lost")

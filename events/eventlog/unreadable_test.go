@@ -13,7 +13,8 @@ func TestUnreadableMessage(t *testing.T) {
 	t.Parallel()
 	log := openLog(t)
 	chain(t, log, "g000001-0", "a")
-	if _, err := log.JetStream().Publish(t.Context(), "rondo.v1."+run+".rollout.g000001-1.started", []byte("{")); err != nil {
+	if _, err := log.JetStream().Publish(t.Context(), "rondo.v1."+run+".rollout.g000001-1.started",
+		[]byte("{")); err != nil {
 		t.Fatal(err)
 	}
 	if last, err := log.Last(t.Context(), run, "rollout", "g000001-1"); !errors.Is(err, events.ErrMalformed) {

@@ -20,7 +20,8 @@ type Servers struct {
 	options []*server.Options
 }
 
-// Cluster starts n servers that form one JetStream cluster and end with the test. changes are made to the options of each before it starts.
+// Cluster starts n servers that form one JetStream cluster and end with the test. changes are made
+// to the options of each before it starts.
 func Cluster(t testing.TB, n int, changes ...func(i int, o *server.Options)) *Servers {
 	t.Helper()
 	ports := FreePorts(t, 2*n)
@@ -32,8 +33,9 @@ func Cluster(t testing.TB, n int, changes ...func(i int, o *server.Options)) *Se
 	for i := range c.options {
 		c.options[i] = &server.Options{
 			ServerName: fmt.Sprintf("rondo-%d", i), Host: "127.0.0.1", Port: ports[i], NoLog: true, NoSigs: true,
-			JetStream: true, StoreDir: Folder(t), JetStreamMaxStore: 1 << 50, JetStreamMaxMemory: 1 << 30, SyncInterval: time.Minute,
-			Cluster: server.ClusterOpts{Name: "rondo", Host: "127.0.0.1", Port: ports[n+i]}, Routes: routes,
+			JetStream: true, StoreDir: Folder(t), JetStreamMaxStore: 1 << 50, JetStreamMaxMemory: 1 << 30,
+			SyncInterval: time.Minute,
+			Cluster:      server.ClusterOpts{Name: "rondo", Host: "127.0.0.1", Port: ports[n+i]}, Routes: routes,
 		}
 	}
 	for i, o := range c.options {
@@ -123,7 +125,8 @@ func (c *Servers) Log(t testing.TB) *eventlog.Log {
 	return log
 }
 
-// StepDown makes the leader of a stream give its place up, and reports whether there was one to ask.
+// StepDown makes the leader of a stream give its place up, and reports
+// whether there was one to ask.
 func (c *Servers) StepDown(ctx context.Context, nc *nats.Conn, stream string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

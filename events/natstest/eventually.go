@@ -8,7 +8,8 @@ import (
 // Patience is how long tests wait for what must come: a busy machine is slow.
 const Patience = 5 * time.Minute
 
-// Eventually polls until a condition holds, for changes that no signal announces. It polls rarely after a while, and fails the test at last.
+// Eventually polls until a condition holds, for changes that no signal announces. It polls rarely
+// after a while, and fails the test at last.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	pause := time.Millisecond

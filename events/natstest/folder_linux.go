@@ -13,12 +13,14 @@ import (
 const (
 	// memory is where Linux has files in memory.
 	memory = "/dev/shm"
-	// leastMemory has room for the folders of several packages' tests; containers often have 64 MiB.
+	// leastMemory has room for the folders of several packages' tests;
+	// containers often have 64 MiB.
 	leastMemory = 4 << 30
 )
 
-// Folder is an empty folder that ends with the test. Where there is room it is in memory: a server makes hundreds of small files, and a disk would take most of
-// the time of tests that are not about disks.
+// Folder is an empty folder that ends with the test. Where there is room it is in memory: a
+// server makes hundreds of small files, and a disk would take most of the time of tests
+// that are not about disks.
 func Folder(t testing.TB) string {
 	t.Helper()
 	home, err := ownMemory()
@@ -37,7 +39,8 @@ func Folder(t testing.TB) string {
 	return dir
 }
 
-// ownMemory is the home of this process's folders, which is locked while the process lives. Those of others that have ended, however they did, are removed.
+// ownMemory is the home of this process's folders, which is locked while the process lives. Those
+// of others that have ended, however they did, are removed.
 var ownMemory = sync.OnceValues(makeHome)
 
 func makeHome() (*os.File, error) {

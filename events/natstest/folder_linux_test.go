@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestFolders: a folder is there while its test is, those of a process that has ended go with the next one's first, and those of one that lives stay.
+// TestFolders: a folder is there while its test is, those of a process that has ended go with the
+// next one's first, and those of one that lives stay.
 func TestFolders(t *testing.T) {
 	home, err := ownMemory()
 	if err != nil {
@@ -15,7 +16,8 @@ func TestFolders(t *testing.T) {
 	var folder string
 	t.Run("a test", func(t *testing.T) {
 		folder = Folder(t)
-		if err := os.WriteFile(filepath.Join(folder, "f"), []byte("x"), 0o600); err != nil || filepath.Dir(folder) != home.Name() {
+		if err := os.WriteFile(filepath.Join(folder, "f"), []byte("x"), 0o600); err != nil ||
+			filepath.Dir(folder) != home.Name() {
 			t.Errorf("in %s: %v", folder, err)
 		}
 	})

@@ -13,8 +13,9 @@ import (
 	"github.com/rondo-rl/rondo/events/embedded"
 )
 
-// HeldLine is the wire between a connection and its server. It can hold back all that is sent, for hours, and tells neither end. When it is released, what the
-// client sent arrives, even if both ends have given the connection up.
+// HeldLine is the wire between a connection and its server. It can hold back all that is sent, for
+// hours, and tells neither end. When it is released, what the client sent arrives, even if both
+// ends have given the connection up.
 type HeldLine struct {
 	server *embedded.Server
 
@@ -32,7 +33,8 @@ func ConnectHeld(t testing.TB, s *embedded.Server) (*nats.Conn, *HeldLine) {
 	t.Helper()
 	l := &HeldLine{server: s, began: make(chan struct{})}
 	l.turn = sync.NewCond(&l.mu)
-	nc, err := nats.Connect("", nats.InProcessServer(l), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
+	nc, err := nats.Connect("", nats.InProcessServer(l), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +187,8 @@ func (e *heldEnd) Close() error {
 	return e.Conn.Close()
 }
 
-// deliver brings what the client has sent to the server: over the connection, or over a new one where the server has ended it, as a relay does.
+// deliver brings what the client has sent to the server: over the connection, or over a new one
+// where the server has ended it, as a relay does.
 func (e *heldEnd) deliver() (late int, err error) {
 	l := e.line
 	l.mu.Lock()
@@ -200,7 +203,8 @@ func (e *heldEnd) deliver() (late int, err error) {
 		}
 		e.fresh = to
 		go func() { _, _ = io.Copy(io.Discard, to) }()
-		e.out = append([]byte("CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true,\"protocol\":1}\r\n"), e.out...)
+		e.out = append([]byte("CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true,\"protocol\":1}\r\n"),
+			e.out...)
 	}
 	for len(e.out) > 0 && err == nil {
 		out := e.out

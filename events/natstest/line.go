@@ -26,12 +26,13 @@ type Line struct {
 // errDown: the line is cut.
 var errDown = errors.New("the line is down")
 
-// ConnectOver opens a connection whose line can be cut. It reconnects within milliseconds of its mending, and
-// ends with the test.
+// ConnectOver opens a connection whose line can be cut. It reconnects within milliseconds of its
+// mending, and ends with the test.
 func ConnectOver(t testing.TB, s *embedded.Server) (*nats.Conn, *Line) {
 	t.Helper()
 	line := &Line{server: s}
-	nc, err := nats.Connect("", nats.InProcessServer(line), nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond), nats.ReconnectJitter(0, 0))
+	nc, err := nats.Connect("", nats.InProcessServer(line), nats.MaxReconnects(-1),
+		nats.ReconnectWait(5*time.Millisecond), nats.ReconnectJitter(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,8 @@ func (l *Line) InProcessConn() (net.Conn, error) {
 	return end, err
 }
 
-// Lose breaks the connection, so many times, where the server answers with a text: it has done what it was asked for, and the client does not learn that.
+// Lose breaks the connection, so many times, where the server answers with a text: it has done what
+// it was asked for, and the client does not learn that.
 func (l *Line) Lose(text string, times int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,7 +31,8 @@ type member struct {
 	Always       bool // each write is synced
 }
 
-// BeMember is called first by the TestMain of a package that uses Members: the test's program is the servers' program, too.
+// BeMember is called first by the TestMain of a package that uses Members: the test's program is
+// the servers' program, too.
 func BeMember() {
 	text := os.Getenv(memberEnv)
 	if text == "" {
@@ -46,12 +47,15 @@ func BeMember() {
 		routes = append(routes, &url.URL{Scheme: "nats", Host: r})
 	}
 	options := &server.Options{
-		ServerName: m.Name, Host: "127.0.0.1", Port: m.Port, NoSigs: true, JetStream: true, StoreDir: m.Dir, JetStreamMaxStore: 1 << 50, JetStreamMaxMemory: 1 << 30,
+		ServerName: m.Name, Host: "127.0.0.1", Port: m.Port, NoSigs: true, JetStream: true, StoreDir: m.Dir,
+		JetStreamMaxStore: 1 << 50, JetStreamMaxMemory: 1 << 30,
 		SyncAlways: m.Always, SyncInterval: time.Minute, LogFile: m.Dir + ".log", Routes: routes,
 	}
 	if len(routes) > 0 {
-		// Servers tell each other and their clients no addresses: these would lead around the wires between them.
-		options.Cluster = server.ClusterOpts{Name: "rondo", Host: "127.0.0.1", Port: m.Routed, NoAdvertise: true, Advertise: "127.0.0.1:9"}
+		// Servers tell each other and their clients no addresses: these would lead
+		// around the wires between them.
+		options.Cluster = server.ClusterOpts{Name: "rondo", Host: "127.0.0.1", Port: m.Routed, NoAdvertise: true,
+			Advertise: "127.0.0.1:9"}
 	}
 	s, err := server.NewServer(options)
 	if err != nil {
@@ -77,7 +81,8 @@ type process struct {
 	ended chan struct{}
 }
 
-// Members is a cluster of servers that are processes of their own, with a wire between each two of them, and between clients and each.
+// Members is a cluster of servers that are processes of their own, with a wire between each two of
+// them, and between clients and each.
 type Members struct {
 	t       testing.TB
 	members []member
@@ -96,14 +101,17 @@ func StartMembers(t testing.TB, n int, always bool) *Members {
 	return StartMembersIn(t, dirs, always)
 }
 
-// StartMembersIn is StartMembers with a server in each of some folders, beside which it writes its log.
+// StartMembersIn is StartMembers with a server in each of some folders, beside
+// which it writes its log.
 func StartMembersIn(t testing.TB, dirs []string, always bool) *Members {
 	t.Helper()
 	n := len(dirs)
-	c := &Members{t: t, members: make([]member, n), running: make([]*process, n), routes: map[[2]int]*Wire{}, clients: make([]*Wire, n)}
+	c := &Members{t: t, members: make([]member, n), running: make([]*process, n), routes: map[[2]int]*Wire{},
+		clients: make([]*Wire, n)}
 	ports := FreePorts(t, 2*n)
 	for i := range n {
-		c.members[i] = member{Name: fmt.Sprintf("n%d", i), Port: ports[i], Routed: ports[n+i], Dir: dirs[i], Always: always}
+		c.members[i] = member{Name: fmt.Sprintf("n%d", i), Port: ports[i], Routed: ports[n+i],
+			Dir: dirs[i], Always: always}
 		c.clients[i] = NewWire(t, fmt.Sprintf("127.0.0.1:%d", ports[i]))
 	}
 	for i := range n {
@@ -188,7 +196,8 @@ func (c *Members) end(i int) {
 	}
 }
 
-// Cut parts a server from the other servers, or from its clients, until the function that it returns mends that: bytes stand still, and no end is told.
+// Cut parts a server from the other servers, or from its clients, until the function that it
+// returns mends that: bytes stand still, and no end is told.
 func (c *Members) Cut(i int, servers, clients bool) (mend func()) {
 	var cut []*Wire
 	for pair, w := range c.routes {
@@ -221,7 +230,8 @@ func (c *Members) URL() string {
 // Connect opens a connection to any of the servers that ends with the test.
 func (c *Members) Connect() *nats.Conn {
 	c.t.Helper()
-	nc, err := nats.Connect(c.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true),
+	nc, err := nats.Connect(c.URL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.RetryOnFailedConnect(true),
 		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2))
 	if err != nil {
 		c.t.Fatal(err)
@@ -230,7 +240,8 @@ func (c *Members) Connect() *nats.Conn {
 	return nc
 }
 
-// Log is a log over a connection of its own whose streams have a replica on every server. It waits until the cluster takes them.
+// Log is a log over a connection of its own whose streams have a replica on every server. It waits
+// until the cluster takes them.
 func (c *Members) Log() *eventlog.Log {
 	c.t.Helper()
 	log, err := eventlog.New(c.Connect(), Store(c.t), eventlog.Replicas(len(c.members)))

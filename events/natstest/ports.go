@@ -7,9 +7,11 @@ import (
 	"testing"
 )
 
-// FreePorts finds ports of the loopback interface that nobody listens on, for servers that are stopped and come back. They lie below
-// those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere): one of these could take the port in between.
-// So could another test, in a process of its own: until the test ends, its ports of UDP are taken as the sign that those of TCP are given away.
+// FreePorts finds ports of the loopback interface that nobody listens on, for servers that are
+// stopped and come back. They lie below those that systems give to outgoing connections (from
+// 32768 on Linux, 49152 elsewhere): one of these could take the port in between. So could another
+// test, in a process of its own: until the test ends, its ports of UDP are taken as the sign that
+// those of TCP are given away.
 func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	var ports []int

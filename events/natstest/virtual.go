@@ -15,14 +15,16 @@ import (
 // virtualEnv names the test that this process was started for.
 const virtualEnv = "RONDO_TEST_VIRTUAL_TIME"
 
-// detectorFailed is what the race detector writes when it finds its own books in disorder, once in many hours. A race is reported otherwise.
+// detectorFailed is what the race detector writes when it finds its own books in disorder, once in
+// many hours. A race is reported otherwise.
 var detectorFailed = []byte("ThreadSanitizer: CHECK failed")
 
-// Virtual runs a test in virtual time (testing/synctest), with servers and connections that it makes within:
-// hours of waiting take milliseconds. A connection has to be over an embedded server's in-process line.
+// Virtual runs a test in virtual time (testing/synctest), with servers and connections that it
+// makes within: hours of waiting take milliseconds. A connection has to be over an embedded
+// server's in-process line.
 //
-// The NATS client keeps timers in a pool, and a timer must not leave its bubble; so the test runs in a process
-// of its own.
+// The NATS client keeps timers in a pool, and a timer must not leave its bubble; so the test runs
+// in a process of its own.
 func Virtual(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(virtualEnv) == t.Name() {
@@ -40,7 +42,8 @@ func Virtual(t *testing.T, test func(t *testing.T)) {
 		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
 	}
 	start := func() ([]byte, error) {
-		cmd := exec.CommandContext(t.Context(), self, "-test.run="+strings.Join(parts, "/"), "-test.count=1", "-test.v", "-test.timeout=12m")
+		cmd := exec.CommandContext(t.Context(), self, "-test.run="+strings.Join(parts, "/"), "-test.count=1",
+			"-test.v", "-test.timeout=12m")
 		cmd.Env = append(os.Environ(), virtualEnv+"="+t.Name())
 		return cmd.CombinedOutput()
 	}

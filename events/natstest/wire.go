@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Wire is a proxy on the loopback interface in front of a server. It can hold all bytes back, as a network does that drops packets: neither
-// end is told. When it lets go, they go on.
+// Wire is a proxy on the loopback interface in front of a server. It can hold all bytes back, as a
+// network does that drops packets: neither end is told. When it lets go, they go on.
 type Wire struct {
 	to       string
 	listener net.Listener
@@ -27,7 +27,8 @@ func NewWire(t testing.TB, to string) *Wire {
 	return NewLongWire(t, to, 0)
 }
 
-// NewLongWire makes a wire on which each byte takes a while, in both directions, however many are under way.
+// NewLongWire makes a wire on which each byte takes a while, in both directions,
+// however many are under way.
 func NewLongWire(t testing.TB, to string, delay time.Duration) *Wire {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -28,7 +28,8 @@ const (
 	Fork Kind = "fork"
 	// Gap: the stream lacks events that are not archived.
 	Gap Kind = "gap"
-	// SegmentLost: the store lacks a segment that the catalogue lists, or holds another one in its place.
+	// SegmentLost: the store lacks a segment that the catalogue lists, or holds
+	// another one in its place.
 	SegmentLost Kind = "segment_lost"
 	// CatalogueBehind: the catalogue does not list the run, or segments that end behind its stream.
 	CatalogueBehind Kind = "catalogue_behind"
@@ -62,7 +63,8 @@ type Depth int
 
 // The depths of a comparison.
 const (
-	// Ends: the last segment is compared with the stream. Of the others it looks whether they are there.
+	// Ends: the last segment is compared with the stream. Of the others it
+	// looks whether they are there.
 	Ends Depth = iota
 	// Segments: each segment is compared with the stream.
 	Segments
@@ -70,7 +72,8 @@ const (
 	Objects
 )
 
-// Compare compares the catalogue, the stream and the archive of a run. The error is a server or a store that cannot be asked.
+// Compare compares the catalogue, the stream and the archive of a run. The error is a server or a
+// store that cannot be asked.
 func Compare(ctx context.Context, log eventlog.Archive, run string, depth Depth) ([]Finding, error) {
 	c := comparison{log: log, run: run, depth: depth, findings: []Finding{}}
 	err := c.compare(ctx)
@@ -145,7 +148,8 @@ func (c *comparison) state(ctx context.Context) error {
 	if errors.Is(err, eventlog.ErrNotFound) {
 		opened, opening := c.log.Event(ctx, c.run, 1)
 		if opening == nil && opened.Type == events.RunOpenedType {
-			c.find(CatalogueBehind, "run %s: the catalogue does not list its opening, so no service works for it", c.run)
+			c.find(CatalogueBehind, "run %s: the catalogue does not list its opening, so no service works for it",
+				c.run)
 		}
 		err = nil
 	}
@@ -158,11 +162,13 @@ func (c *comparison) segment(ctx context.Context, s events.SegmentSealed, reads 
 		info, err := c.log.Store().Stat(ctx, s.Segment.Key)
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
-			c.find(SegmentLost, "run %s: segment %d to %d is listed, and %s is not in the store", c.run, s.First, s.Last, s.Segment.Key)
+			c.find(SegmentLost, "run %s: segment %d to %d is listed, and %s is not in the store", c.run,
+				s.First, s.Last, s.Segment.Key)
 		case err != nil:
 			return err
 		case info.Size != s.Segment.Size:
-			c.find(SegmentLost, "run %s: segment %d to %d: %s has %d bytes, and %d were sealed", c.run, s.First, s.Last, s.Segment.Key, info.Size, s.Segment.Size)
+			c.find(SegmentLost, "run %s: segment %d to %d: %s has %d bytes, and %d were sealed", c.run, s.First, s.Last,
+				s.Segment.Key, info.Size, s.Segment.Size)
 		}
 		return nil
 	}
@@ -193,14 +199,17 @@ func readSegment(ctx context.Context, store storage.Store, run string, s events.
 	return err
 }
 
-// unlisted finds segments of the store that end behind the catalogue's and behind the stream: both were rolled back. One that ends on the stream may be of an
-// archiver that died before it stated it.
+// unlisted finds segments of the store that end behind the catalogue's and behind the
+// stream: both were rolled back. One that ends on the stream may be of an archiver that
+// died before it stated it.
 func (c *comparison) unlisted(ctx context.Context, listed uint64) error {
 	stored, err := storedEnd(ctx, c.log.Store(), c.run)
 	if err != nil || stored <= listed || c.live && stored <= c.in.LastSeq {
 		return err
 	}
-	c.find(CatalogueBehind, "run %s: the store has segments up to %d, the catalogue lists them up to %d, and the stream ends at %d", c.run, stored, listed, c.in.LastSeq)
+	c.find(CatalogueBehind,
+		"run %s: the store has segments up to %d, the catalogue lists them up to %d, and the stream ends at %d", c.run,
+		stored, listed, c.in.LastSeq)
 	return nil
 }
 
@@ -219,7 +228,8 @@ func storedEnd(ctx context.Context, store storage.Store, run string) (end uint64
 	return end, nil
 }
 
-// gaps finds events that are missing behind the archive. What is missing before its end is found by the comparison with it.
+// gaps finds events that are missing behind the archive. What is missing before its end is found
+// by the comparison with it.
 func (c *comparison) gaps(ctx context.Context, archived uint64) error {
 	next := archived + 1
 	return c.log.Records(ctx, c.run, next, func(r storage.Record) error {

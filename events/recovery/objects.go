@@ -27,10 +27,13 @@ type ObjectsFound struct {
 // readingObjects is how many objects are read at once: a store may be far away.
 const readingObjects = 8
 
-// VerifyObjects reads every object again that the events of an archived run refer to, each once, and compares digests: bodies that are
-// too large for the log, what payloads name, and the files of published weights, which their manifests name. Segments that cannot be
-// read are left to [eventlog.Archive.Verify]. The error is a store that cannot be asked. progress, if set, is told of each segment's last sequence.
-func VerifyObjects(ctx context.Context, store storage.Store, run string, sealed []events.SegmentSealed, progress func(seq uint64)) (ObjectsFound, error) {
+// VerifyObjects reads every object again that the events of an archived run refer to, each once,
+// and compares digests: bodies that are too large for the log, what payloads name, and the files of
+// published weights, which their manifests name. Segments that cannot be read are left to
+// [eventlog.Archive.Verify]. The error is a store that cannot be asked. progress, if set, is told
+// of each segment's last sequence.
+func VerifyObjects(ctx context.Context, store storage.Store, run string, sealed []events.SegmentSealed,
+	progress func(seq uint64)) (ObjectsFound, error) {
 	c := &objectCheck{store: store, seen: map[[sha256.Size]byte]bool{}, found: ObjectsFound{Findings: []string{}}}
 	for _, s := range sealed {
 		segment, err := eventlog.ReadSegment(ctx, store, run, s)
@@ -85,7 +88,8 @@ func (c *objectCheck) part(ctx context.Context, run string, records []storage.Re
 			mu.Lock()
 			defer mu.Unlock()
 			for _, text := range texts {
-				all = append(all, finding{r.Sequence, fmt.Sprintf("run %s: sequence %d: %s: %s", run, r.Sequence, r.ID, text)})
+				all = append(all, finding{r.Sequence, fmt.Sprintf("run %s: sequence %d: %s: %s", run,
+					r.Sequence, r.ID, text)})
 			}
 			return err
 		})

@@ -16,7 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// recordedObjects makes an archived run whose events refer to every kind of object, and nothing else is in the store.
+// recordedObjects makes an archived run whose events refer to every kind of object, and
+// nothing else is in the store.
 func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 	t.Helper()
 	log := natstest.Log(t)
@@ -59,17 +60,22 @@ func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 	state(events.ToolsCompletedType, "g000001-0", events.ToolsCompleted{
 		Results: []events.ToolResult{{Content: strings.Repeat("and larger", 40<<10)}}, Workspace: &workspace,
 	})
-	state(events.RolloutFinishedType, "g000001-0", events.RolloutFinished{Trajectory: named("runs/r/trajectories/g000001-0"), Workspace: &workspace})
-	state(events.RolloutScoredType, "g000001-0", events.RolloutScored{Log: &verdict, Trajectory: named("runs/r/trajectories/g000001-0")})
-	state(events.BatchReadyType, "trainer", events.BatchReady{Step: 1, Files: []storage.Ref{named("runs/r/batches/trainer/1"), named("runs/r/batches/trainer/2")}})
-	manifest, err := json.Marshal(map[string]any{"files": []any{map[string]any{"name": "model", "ref": "weights/p/model", "sha256": storage.Digest([]byte("w")), "size": 1}}})
+	state(events.RolloutFinishedType, "g000001-0", events.RolloutFinished{Trajectory: named(
+		"runs/r/trajectories/g000001-0"), Workspace: &workspace})
+	state(events.RolloutScoredType, "g000001-0", events.RolloutScored{Log: &verdict,
+		Trajectory: named("runs/r/trajectories/g000001-0")})
+	state(events.BatchReadyType, "trainer", events.BatchReady{Step: 1,
+		Files: []storage.Ref{named("runs/r/batches/trainer/1"), named("runs/r/batches/trainer/2")}})
+	manifest, err := json.Marshal(map[string]any{"files": []any{map[string]any{"name": "model",
+		"ref": "weights/p/model", "sha256": storage.Digest([]byte("w")), "size": 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := log.Store().Put(t.Context(), "weights/p/model", []byte("w")); err != nil {
 		t.Fatal(err)
 	}
-	state(events.WeightsPublishedType, "p", events.WeightsPublished{Policy: "p", Version: 1, Manifest: blob(string(manifest))})
+	state(events.WeightsPublishedType, "p", events.WeightsPublished{Policy: "p", Version: 1,
+		Manifest: blob(string(manifest))})
 	sealed, err := log.Appender.Seal(t.Context(), "r", true)
 	if err != nil || len(sealed) != 1 {
 		t.Fatal(sealed, err)
@@ -77,7 +83,8 @@ func recordedObjects(t *testing.T) (*eventlog.Log, []events.SegmentSealed) {
 	return log, sealed
 }
 
-// TestBrokenObjects: whatever byte of whatever object changes, verification names the object and who refers to it.
+// TestBrokenObjects: whatever byte of whatever object changes, verification names the
+// object and who refers to it.
 func TestBrokenObjects(t *testing.T) {
 	log, sealed := recordedObjects(t)
 	verify := func() recovery.ObjectsFound {
@@ -115,7 +122,8 @@ func TestBrokenObjects(t *testing.T) {
 			broken := slices.Clone(whole)
 			broken[at] ^= 1 << rng.IntN(8)
 			write(broken)
-			named := slices.ContainsFunc(verify().Findings, func(f string) bool { return strings.Contains(f, key) && strings.Contains(f, "sequence") })
+			named := slices.ContainsFunc(verify().Findings,
+				func(f string) bool { return strings.Contains(f, key) && strings.Contains(f, "sequence") })
 			if !named {
 				t.Errorf("byte %d of %s: %v", at, key, verify().Findings)
 			}

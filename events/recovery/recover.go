@@ -22,9 +22,11 @@ type Report struct {
 // errFull ends the reading of a segment's events.
 var errFull = errors.New("the segment has all its events")
 
-// Recover finds what is lost of a run and brings back what can be: segments of which the stream has the events, the stream of which the store has the segments, and
-// what the catalogue should list. It takes no side where stream and archive differ. alone: see [Restore].
-func Recover(ctx context.Context, log *eventlog.Log, run string, alone func(ctx context.Context, run string) error) (r Report, err error) {
+// Recover finds what is lost of a run and brings back what can be: segments of which the stream has
+// the events, the stream of which the store has the segments, and what the catalogue should list.
+// It takes no side where stream and archive differ. alone: see [Restore].
+func Recover(ctx context.Context, log *eventlog.Log, run string,
+	alone func(ctx context.Context, run string) error) (r Report, err error) {
 	r = Report{Run: run, Done: []string{}, Left: []Finding{}}
 	if known, err := knows(ctx, log.Reader, run); err != nil || !known {
 		return r, errors.Join(err, fmt.Errorf("neither log nor store know a run %q: %w", run, eventlog.ErrNotFound))
@@ -58,7 +60,8 @@ func knows(ctx context.Context, log eventlog.Reader, run string) (bool, error) {
 		return err == nil, err
 	}
 	for _, t := range []events.Type{events.RunOpenedType, events.SegmentSealedType} {
-		if _, err := log.Last(ctx, events.Catalogue, t.Kind(), run); err == nil || !errors.Is(err, eventlog.ErrNotFound) {
+		if _, err := log.Last(ctx, events.Catalogue, t.Kind(), run); err == nil ||
+			!errors.Is(err, eventlog.ErrNotFound) {
 			return err == nil, err
 		}
 	}
@@ -94,7 +97,8 @@ func (r *Report) segment(ctx context.Context, log eventlog.Archive, s events.Seg
 		next++
 		return w.Add(record)
 	})
-	if errors.Is(err, eventlog.ErrNotFound) || err == nil && next <= s.Last || errors.Is(err, errFull) && next <= s.Last {
+	if errors.Is(err, eventlog.ErrNotFound) || err == nil && next <= s.Last ||
+		errors.Is(err, errFull) && next <= s.Last {
 		return nil // it is left
 	}
 	if err != nil && !errors.Is(err, errFull) {
@@ -107,12 +111,14 @@ func (r *Report) segment(ctx context.Context, log eventlog.Archive, s events.Seg
 	if err := log.Store().Put(ctx, s.Segment.Key, data); err != nil {
 		return err
 	}
-	r.Done = append(r.Done, fmt.Sprintf("segment %d to %d was made again from the stream, with the same digest", s.First, s.Last))
+	r.Done = append(r.Done, fmt.Sprintf("segment %d to %d was made again from the stream, with the same digest",
+		s.First, s.Last))
 	return nil
 }
 
 // stream restores the stream, or lists what the catalogue does not know.
-func (r *Report) stream(ctx context.Context, log *eventlog.Log, alone func(ctx context.Context, run string) error) error {
+func (r *Report) stream(ctx context.Context, log *eventlog.Log,
+	alone func(ctx context.Context, run string) error) error {
 	sealed, err := log.Segments(ctx, r.Run)
 	if err != nil {
 		return err
@@ -149,7 +155,9 @@ func (r *Report) stream(ctx context.Context, log *eventlog.Log, alone func(ctx c
 		return nil // the comparison says where
 	}
 	if err == nil {
-		r.Done = append(r.Done, fmt.Sprintf("the stream was restored up to sequence %d: %d events came from the archive", lastOf(sealed), n))
+		r.Done = append(r.Done,
+			fmt.Sprintf("the stream was restored up to sequence %d: %d events came from the archive",
+				lastOf(sealed), n))
 	}
 	return err
 }

@@ -1,4 +1,5 @@
-// Package recovery compares what the catalogue, the stream and the archive of a run say of each other, and makes a stream again from its archive.
+// Package recovery compares what the catalogue, the stream and the archive of a run say of each
+// other, and makes a stream again from its archive.
 package recovery
 
 import (
@@ -14,12 +15,16 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Restore makes a run's stream again from its archive, each event at its sequence, or gives one that was rolled back its end again. The stream is hidden until
-// it is whole, so services may run meanwhile. It lists the run, its segments and the version of the run's policy in a catalogue that does not know them. An
-// interrupted restoration goes on. It refuses a stream that is as long as the archive, and an ErrForked names the first event that differs.
+// Restore makes a run's stream again from its archive, each event at its sequence, or gives one
+// that was rolled back its end again. The stream is hidden until it is whole, so services may run
+// meanwhile. It lists the run, its segments and the version of the run's policy in a catalogue that
+// does not know them. An interrupted restoration goes on. It refuses a stream that is as long as
+// the archive, and an ErrForked names the first event that differs.
 //
-// alone, if set, is called before the stream is shown, and returns when nobody decides in the run any more: a decider may not have noticed yet that its stream is gone.
-func Restore(ctx context.Context, log *eventlog.Log, run string, sealed []events.SegmentSealed, alone func(ctx context.Context, run string) error) (count int, err error) {
+// alone, if set, is called before the stream is shown, and returns when nobody decides in the run
+// any more: a decider may not have noticed yet that its stream is gone.
+func Restore(ctx context.Context, log *eventlog.Log, run string, sealed []events.SegmentSealed,
+	alone func(ctx context.Context, run string) error) (count int, err error) {
 	if err := eventlog.CheckSegments(run, sealed); err != nil {
 		return 0, err
 	}
@@ -48,8 +53,10 @@ func Restore(ctx context.Context, log *eventlog.Log, run string, sealed []events
 	return count, log.Restorer.Show(ctx, run)
 }
 
-// begin sees to it that there is a hidden stream that holds a beginning of the archive and nothing else, and gives its last sequence.
-func begin(ctx context.Context, log eventlog.Restorer, run string, settings runfile.Log, sealed []events.SegmentSealed) (last uint64, err error) {
+// begin sees to it that there is a hidden stream that holds a beginning of the archive and nothing
+// else, and gives its last sequence.
+func begin(ctx context.Context, log eventlog.Restorer, run string, settings runfile.Log,
+	sealed []events.SegmentSealed) (last uint64, err error) {
 	in, hidden, err := log.Look(ctx, run)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		if err := log.MakeHidden(ctx, run, settings); err != nil {
@@ -70,7 +77,8 @@ func begin(ctx context.Context, log eventlog.Restorer, run string, settings runf
 	end := sealed[len(sealed)-1].Last
 	switch {
 	case in.LastSeq > end, !hidden && in.LastSeq == end:
-		return 0, fmt.Errorf("run %s has a stream of %d events, and its archive ends at %d: there is nothing to restore", run, in.LastSeq, end)
+		return 0, fmt.Errorf("run %s has a stream of %d events, and its archive ends at %d: there is nothing to restore",
+			run, in.LastSeq, end)
 	case hidden:
 		return in.LastSeq, nil
 	}
@@ -79,14 +87,16 @@ func begin(ctx context.Context, log eventlog.Restorer, run string, settings runf
 	}
 	now, _, err := log.Look(ctx, run)
 	if err == nil && now.LastSeq != in.LastSeq {
-		err = fmt.Errorf("run %s went on from sequence %d to %d while it was compared with its archive: %w", run, in.LastSeq, now.LastSeq, eventlog.ErrForked)
+		err = fmt.Errorf("run %s went on from sequence %d to %d while it was compared with its archive: %w", run,
+			in.LastSeq, now.LastSeq, eventlog.ErrForked)
 		err = errors.Join(err, log.Show(context.WithoutCancel(ctx), run))
 	}
 	return in.LastSeq, err
 }
 
 // fill writes what the archive holds behind a sequence.
-func fill(ctx context.Context, log eventlog.Restorer, run string, settings runfile.Log, last uint64, sealed []events.SegmentSealed) (count int, err error) {
+func fill(ctx context.Context, log eventlog.Restorer, run string, settings runfile.Log, last uint64,
+	sealed []events.SegmentSealed) (count int, err error) {
 	for i, s := range sealed {
 		if s.Last <= last {
 			continue
@@ -116,10 +126,13 @@ func fill(ctx context.Context, log eventlog.Restorer, run string, settings runfi
 	return count, nil
 }
 
-// archivedSettings are the settings of an archived run's log; the defaults where it does not begin with its opening.
-func archivedSettings(ctx context.Context, store storage.Store, run string, first events.SegmentSealed) (settings runfile.Log, err error) {
+// archivedSettings are the settings of an archived run's log; the defaults where it does
+// not begin with its opening.
+func archivedSettings(ctx context.Context, store storage.Store, run string,
+	first events.SegmentSealed) (settings runfile.Log, err error) {
 	e, err := firstEvent(ctx, store, run, first)
-	if errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) || err == nil && e.Type != events.RunOpenedType {
+	if errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) ||
+		err == nil && e.Type != events.RunOpenedType {
 		return settings, nil
 	}
 	if err != nil {
@@ -129,7 +142,8 @@ func archivedSettings(ctx context.Context, store storage.Store, run string, firs
 	return opened.Config.Log, err
 }
 
-func firstEvent(ctx context.Context, store storage.Store, run string, s events.SegmentSealed) (e events.Event, err error) {
+func firstEvent(ctx context.Context, store storage.Store, run string,
+	s events.SegmentSealed) (e events.Event, err error) {
 	segment, err := eventlog.ReadSegment(ctx, store, run, s)
 	if err != nil {
 		return e, err
@@ -189,14 +203,15 @@ func listWeights(ctx context.Context, log eventlog.Appender, run string) error {
 	return ListWeights(ctx, log, published)
 }
 
-// ListWeights states in the catalogue that a version of a policy was published, unless it knows of that one or a later one: servers that have it
-// report it.
+// ListWeights states in the catalogue that a version of a policy was published, unless it knows of
+// that one or a later one: servers that have it report it.
 func ListWeights(ctx context.Context, log eventlog.Appender, published events.WeightsPublished) error {
 	known, found, err := log.Published(ctx, events.Catalogue, published.Policy)
 	if err != nil || found && known.Version >= published.Version {
 		return err
 	}
-	fact, err := events.New(events.Catalogue, events.WeightsPublishedType, published.Policy, events.Ordinal(published.Version), published)
+	fact, err := events.New(events.Catalogue, events.WeightsPublishedType, published.Policy,
+		events.Ordinal(published.Version), published)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,8 @@ func (r *lostRun) event(typ events.Type, entity string, data any) events.Event {
 
 // remark is an event of a chain of its own.
 func (r *lostRun) remark(n int) events.Event {
-	return r.event(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(int64(n+1)), 0), events.RolloutAnnotated{Text: fmt.Sprint("remark ", n)})
+	return r.event(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(int64(n+1)), 0),
+		events.RolloutAnnotated{Text: fmt.Sprint("remark ", n)})
 }
 
 func (r *lostRun) append(e events.Event) events.Event {
@@ -95,7 +96,11 @@ func (r *lostRun) seal() {
 
 func (r *lostRun) stream() (records []storage.Record) {
 	r.Helper()
-	err := r.log.Archive.Records(r.Context(), "r", 1, func(one storage.Record) error { records = append(records, one); return nil })
+	err := r.log.Archive.Records(r.Context(), "r", 1, func(one storage.Record) error {
+		records = append(records,
+			one)
+		return nil
+	})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -110,7 +115,8 @@ func (r *lostRun) lose() {
 	}
 }
 
-// rollBack leaves the first n events of the stream, as a backup of the server does, and others behind them.
+// rollBack leaves the first n events of the stream, as a backup of the server
+// does, and others behind them.
 func (r *lostRun) rollBack(n int, others ...events.Event) {
 	r.Helper()
 	r.lose()
@@ -149,7 +155,8 @@ func (r *lostRun) archived() (behind []storage.Record) {
 	}
 	for i, want := range r.records {
 		got := now[i]
-		if got.Sequence != want.Sequence || got.Subject != want.Subject || !bytes.Equal(got.Data, want.Data) || !maps.EqualFunc(got.Header, want.Header, slices.Equal[[]string]) {
+		if got.Sequence != want.Sequence || got.Subject != want.Subject || !bytes.Equal(got.Data, want.Data) ||
+			!maps.EqualFunc(got.Header, want.Header, slices.Equal[[]string]) {
 			r.Fatalf("sequence %d is %s, and was %s", want.Sequence, got.ID, want.ID)
 		}
 	}
@@ -158,12 +165,14 @@ func (r *lostRun) archived() (behind []storage.Record) {
 
 func (r *lostRun) state(want string) {
 	r.Helper()
-	if state, why, err := r.log.RunState(r.Context(), "r"); err != nil || state != want || (want != "open") != (why != "") {
+	if state, why, err := r.log.RunState(r.Context(), "r"); err != nil || state != want ||
+		(want != "open") != (why != "") {
 		r.Errorf("the run is %s (%q), want %s; %v", state, why, want, err)
 	}
 }
 
-// TestArchiveHasTheEnd: a run whose end is in its archive is no lost one, also where its plane stopped before the catalogue knew the end.
+// TestArchiveHasTheEnd: a run whose end is in its archive is no lost one, also where its plane
+// stopped before the catalogue knew the end.
 func TestArchiveHasTheEnd(t *testing.T) {
 	r := newLostRun(t, 4)
 	closed := r.event(events.RunClosedType, "r", events.RunClosed{Reason: "all steps are taken"})
@@ -176,7 +185,8 @@ func TestArchiveHasTheEnd(t *testing.T) {
 	}
 }
 
-// TestRestoreBesideServices: writers that append whenever they find the run's stream get no sequence of its archive, and none of their events is lost.
+// TestRestoreBesideServices: writers that append whenever they find the run's stream get no
+// sequence of its archive, and none of their events is lost.
 func TestRestoreBesideServices(t *testing.T) {
 	r := newLostRun(t, 400)
 	r.lose()
@@ -214,12 +224,14 @@ func TestRestoreBesideServices(t *testing.T) {
 		}
 	}
 	r.state("open")
-	if findings, err := recovery.Compare(t.Context(), r.log.Archive, "r", recovery.Objects); err != nil || len(findings) > 0 {
+	if findings, err := recovery.Compare(t.Context(), r.log.Archive, "r", recovery.Objects); err != nil ||
+		len(findings) > 0 {
 		t.Errorf("%v, %v", findings, err)
 	}
 }
 
-// TestHiddenWhileItIsRestored: a restoration that ends in the middle leaves a stream that nobody sees, writes to or consumes from, and the next one goes on.
+// TestHiddenWhileItIsRestored: a restoration that ends in the middle leaves a stream that nobody
+// sees, writes to or consumes from, and the next one goes on.
 func TestHiddenWhileItIsRestored(t *testing.T) {
 	r := newLostRun(t, 30)
 	r.lose()
@@ -237,7 +249,8 @@ func TestHiddenWhileItIsRestored(t *testing.T) {
 	if err := r.log.Store().Put(t.Context(), second, whole); err != nil {
 		t.Fatal(err)
 	}
-	if in, hidden, err := r.log.Look(t.Context(), "r"); err != nil || !hidden || in.LastSeq == 0 || in.LastSeq >= uint64(len(r.records)) {
+	if in, hidden, err := r.log.Look(t.Context(), "r"); err != nil || !hidden || in.LastSeq == 0 ||
+		in.LastSeq >= uint64(len(r.records)) {
 		t.Fatalf("%+v, hidden %t, %v", in, hidden, err)
 	}
 	r.state(eventlog.StateRestoring)
@@ -268,7 +281,8 @@ func TestHiddenWhileItIsRestored(t *testing.T) {
 	r.append(r.remark(99))
 }
 
-// TestRestoreOfAFork: the events behind the archive's beginning are others. Restored is nothing, and the first of them is named; and so do audit and doctor.
+// TestRestoreOfAFork: the events behind the archive's beginning are others. Restored is nothing,
+// and the first of them is named; and so do audit and doctor.
 func TestRestoreOfAFork(t *testing.T) {
 	for name, others := range map[string]int{"shorter": 3, "longer": 40} {
 		t.Run(name, func(t *testing.T) {
@@ -308,12 +322,14 @@ func TestSealBehindAFork(t *testing.T) {
 		fork = append(fork, r.remark(100+i))
 	}
 	r.rollBack(10, fork...)
-	if made, err := r.another().Appender.Seal(t.Context(), "r", true); !errors.Is(err, eventlog.ErrForked) || len(made) > 0 {
+	if made, err := r.another().Appender.Seal(t.Context(), "r", true); !errors.Is(err, eventlog.ErrForked) ||
+		len(made) > 0 {
 		t.Errorf("sealed: %v, %v", made, err)
 	}
 }
 
-// TestStreamIsRolledBack: a stream that ends before its archive takes no append until it has its end again.
+// TestStreamIsRolledBack: a stream that ends before its archive takes no append
+// until it has its end again.
 func TestStreamIsRolledBack(t *testing.T) {
 	r := newLostRun(t, 30)
 	r.rollBack(10)
@@ -324,7 +340,8 @@ func TestStreamIsRolledBack(t *testing.T) {
 		}
 	}
 	report, err := recovery.Recover(t.Context(), r.another(), "r", nil)
-	if err != nil || len(report.Found) != 1 || report.Found[0].Kind != recovery.StreamBehind || len(report.Done) != 1 || len(report.Left) > 0 {
+	if err != nil || len(report.Found) != 1 || report.Found[0].Kind != recovery.StreamBehind ||
+		len(report.Done) != 1 || len(report.Left) > 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
 	r.archived()
@@ -333,7 +350,8 @@ func TestStreamIsRolledBack(t *testing.T) {
 	}
 }
 
-// TestAppendToAStreamThatWasMadeAgain: an append whose stream is lost and restored while it waits for its answer does not go to the new stream.
+// TestAppendToAStreamThatWasMadeAgain: an append whose stream is lost and restored while it waits
+// for its answer does not go to the new stream.
 func TestAppendToAStreamThatWasMadeAgain(t *testing.T) {
 	r := newLostRun(t, 5)
 	late := r.another()
@@ -384,8 +402,9 @@ func TestRestoreWaitsForDeciders(t *testing.T) {
 	r.state(eventlog.StateRestoring)
 }
 
-// TestTwoRestore: one that restores is overtaken by another in the middle, and goes on before the stream is shown. It writes nothing behind what the other has
-// written, and the run is as it was archived.
+// TestTwoRestore: one that restores is overtaken by another in the middle, and goes on
+// before the stream is shown. It writes nothing behind what the other has written, and the
+// run is as it was archived.
 func TestTwoRestore(t *testing.T) {
 	r := newLostRun(t, 60)
 	r.lose()

@@ -30,17 +30,22 @@ func Stored(ctx context.Context, store storage.Store, run string) (sealed []even
 		}
 		sealed = append(sealed, events.SegmentSealed{
 			First: uint64(segment.First), Last: uint64(segment.Last),
-			Segment: storage.Ref{Key: info.Key, SHA256: storage.Digest(data), Size: int64(len(data))}, Previous: segment.Previous,
+			Segment:  storage.Ref{Key: info.Key, SHA256: storage.Digest(data), Size: int64(len(data))},
+			Previous: segment.Previous,
 		})
 	}
 	return chained(sealed), nil
 }
 
-// chained picks, of segments that were found, those that follow each other from the first event on and lead farthest: two that sealed at once, and one
-// that died before it stated its segment, leave others, on which nothing follows.
+// chained picks, of segments that were found, those that follow each other from the first event on
+// and lead farthest: two that sealed at once, and one that died before it stated its segment, leave
+// others, on which nothing follows.
 func chained(found []events.SegmentSealed) []events.SegmentSealed {
 	before := func(s events.SegmentSealed) int {
-		return slices.IndexFunc(found, func(p events.SegmentSealed) bool { return p.Segment.SHA256 == s.Previous && p.Last+1 == s.First })
+		return slices.IndexFunc(found, func(p events.SegmentSealed) bool {
+			return p.Segment.SHA256 == s.Previous &&
+				p.Last+1 == s.First
+		})
 	}
 	var best []events.SegmentSealed
 	for _, s := range found {

@@ -16,7 +16,8 @@ func withAgent() RunConfig {
 	missing := storage.Ref{Key: storage.BlobKey(strings.Repeat("0", 64)), SHA256: strings.Repeat("0", 64), Size: 1}
 	c.Policy, c.Endpoint, c.InFlight, c.MinVerifier = "small", BuiltinEndpoint, 4, VerifierUnguarded
 	c.Agent = &Agent{Command: []string{"my-agent", "-p", "Do this: " + InstructionArgument},
-		Env: map[string]string{"QUIET": "1"}, Files: map[string]string{".my-agent/settings": "{}"}, Layer: strings.Repeat("0", 64)}
+		Env: map[string]string{"QUIET": "1"}, Files: map[string]string{".my-agent/settings": "{}"},
+		Layer: strings.Repeat("0", 64)}
 	c.Tasks = []TaskSpec{{Name: "a", Instruction: "Mend it.", Workdir: "/app", Snapshot: missing, Tests: missing,
 		VerifierTimeout: Duration(time.Second)}}
 	return c
@@ -38,11 +39,14 @@ func TestAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*RunConfig){
-		"command: name a program":         func(c *RunConfig) { c.Agent.Command = nil },
-		"the program's name cannot hold":  func(c *RunConfig) { c.Agent.Command = []string{"{instruction}"} },
-		"argument 1: at most":             func(c *RunConfig) { c.Agent.Command = []string{"x", "a\x00b"} },
-		`env: "A B"`:                      func(c *RunConfig) { c.Agent.Env = map[string]string{"A B": ""} },
-		"RONDO_INSTRUCTION has":           func(c *RunConfig) { c.Agent.Env = map[string]string{InstructionVariable: "x"} },
+		"command: name a program":        func(c *RunConfig) { c.Agent.Command = nil },
+		"the program's name cannot hold": func(c *RunConfig) { c.Agent.Command = []string{"{instruction}"} },
+		"argument 1: at most":            func(c *RunConfig) { c.Agent.Command = []string{"x", "a\x00b"} },
+		`env: "A B"`:                     func(c *RunConfig) { c.Agent.Env = map[string]string{"A B": ""} },
+		"RONDO_INSTRUCTION has": func(
+			c *RunConfig) {
+			c.Agent.Env = map[string]string{InstructionVariable: "x"}
+		},
 		`layer "../etc"`:                  func(c *RunConfig) { c.Agent.Layer = "../etc" },
 		`layer "codex"`:                   func(c *RunConfig) { c.Agent.Layer = "codex" },
 		`files: "../x"`:                   func(c *RunConfig) { c.Agent.Files = map[string]string{"../x": ""} },

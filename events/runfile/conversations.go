@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ConversationRule says what becomes of conversations that an agent or a harness has with the model:
-// those that are all of what it names.
+// ConversationRule says what becomes of conversations that an agent or a harness has with the
+// model: those that are all of what it names.
 type ConversationRule struct {
 	// Name is what turns, batches and figures call the rule.
 	Name string `json:"name" yaml:"name"`
@@ -20,14 +20,15 @@ type ConversationRule struct {
 	Tree string `json:"tree,omitempty" yaml:"tree" absent:"any of them"`
 	// Train says whether the conversation is trained on.
 	Train *bool `json:"train" yaml:"train"`
-	// Endpoint answers the conversation in the place of the run's own servers, with Endpoint.Model, which
-	// is another model than the run's policy. It is asked for chats, and never trained on.
+	// Endpoint answers the conversation in the place of the run's own servers, with Endpoint.Model,
+	// which is another model than the run's policy. It is asked for chats, and never trained on.
 	Endpoint *Endpoint `json:"endpoint,omitempty" yaml:"endpoint" absent:"the run's own servers and policy"`
 }
 
 // What ConversationRule.Tree may be.
 const (
-	// TreeMain is the first conversation that no rule without a tree masks, and what goes on with it.
+	// TreeMain is the first conversation that no rule without a tree masks,
+	// and what goes on with it.
 	TreeMain = "main"
 	// TreeBeside is any other, as of a subagent or for a title.
 	TreeBeside = "beside"
@@ -49,7 +50,8 @@ func (r *ConversationRule) Masks() bool { return r.Train != nil && !*r.Train }
 // some messages of the system.
 func (r *ConversationRule) takes(model string, system []string, tree string) bool {
 	return (r.Model == "" || r.Model == model) && (r.Tree == "" || r.Tree == tree) &&
-		(r.System == "" || slices.ContainsFunc(system, func(text string) bool { return strings.Contains(text, r.System) }))
+		(r.System == "" || slices.ContainsFunc(system,
+			func(text string) bool { return strings.Contains(text, r.System) }))
 }
 
 // ConversationRule is the first rule that takes a conversation, nil where none does.
@@ -70,7 +72,8 @@ func (c *RunConfig) Answering(rule string) *Endpoint {
 	return c.Conversations[i].Endpoint
 }
 
-// AnsweredBy is the name of the model that answers the conversations of a rule, "" for the run's policy.
+// AnsweredBy is the name of the model that answers the conversations of a rule,
+// "" for the run's policy.
 func (c *RunConfig) AnsweredBy(rule string) string {
 	if e := c.Answering(rule); e != nil {
 		return e.Model
@@ -78,8 +81,8 @@ func (c *RunConfig) AnsweredBy(rule string) string {
 	return ""
 }
 
-// AskedOf is by which configuration a server of Answering is asked: the run's, without what it says of
-// its policy. Of its sampling only the most tokens hold: all else is the client's to say.
+// AskedOf is by which configuration a server of Answering is asked: the run's, without what it says
+// of its policy. Of its sampling only the most tokens hold: all else is the client's to say.
 func (c *RunConfig) AskedOf(server Endpoint) RunConfig {
 	asked := *c
 	asked.Policy, asked.PolicyVersion, asked.Feeds, asked.TokenColumns = "", nil, nil, nil
@@ -103,9 +106,11 @@ func (c *RunConfig) checkAnswering(r ConversationRule) error {
 	case strings.TrimSpace(e.Model) == "":
 		return errors.New("endpoint: model: it has none; name the model that answers")
 	case slices.ContainsFunc(c.Servers(), own):
-		return fmt.Errorf("endpoint: it has no effect: %s answers with %q anyway; leave endpoint out", withoutSecrets(e.URL), e.Model)
+		return fmt.Errorf("endpoint: it has no effect: %s answers with %q anyway; leave endpoint out",
+			withoutSecrets(e.URL), e.Model)
 	case !r.Masks() && r.Train != nil:
-		return fmt.Errorf("train: true, but %q answers, which is not the policy that the run trains; say train: false", e.Model)
+		return fmt.Errorf("train: true, but %q answers, which is not the policy that the run trains; say train: false",
+			e.Model)
 	}
 	if err := e.Validate(); err != nil {
 		return fmt.Errorf("endpoint: %w", err)
@@ -146,23 +151,28 @@ func (c *RunConfig) validateConversations() (errs []error) {
 	for i, r := range rules {
 		check := func(ok bool, format string, args ...any) {
 			if !ok {
-				errs = append(errs, fmt.Errorf("conversations: %d (%.80q): "+format, append([]any{i, r.Name}, args...)...))
+				errs = append(errs, fmt.Errorf("conversations: %d (%.80q): "+format,
+					append([]any{i, r.Name}, args...)...))
 			}
 		}
 		same := func(o ConversationRule) bool { return o.Name == r.Name }
 		check(ValidToken(r.Name) && !slices.ContainsFunc(rules[:i], same),
 			"name: use one that no other rule has, of letters, digits, - and _, at most 64")
-		check(len(r.Model) <= maxConversationText && len(r.System) <= maxConversationText, "model and system: at most %d bytes each", maxConversationText)
+		check(len(r.Model) <= maxConversationText && len(r.System) <= maxConversationText,
+			"model and system: at most %d bytes each", maxConversationText)
 		check(r.System == "" || strings.TrimSpace(r.System) != "", "system: it is nothing but white space")
 		check(r.Tree == "" || slices.Contains(Trees, r.Tree), "tree %.80q: must be one of %v", r.Tree, Trees)
 		check(r.Train != nil, "train: say true or false")
-		check(r.Model != "" || r.System != "" || r.Tree != "", "it takes every conversation; name a model, a system or a tree")
+		check(r.Model != "" || r.System != "" || r.Tree != "",
+			"it takes every conversation; name a model, a system or a tree")
 		err := c.checkAnswering(r)
 		check(err == nil, "%v", err)
 		covered := c.coveredBy(i)
-		check(covered == nil, "it can never take a conversation: before it, %s takes all of them", strings.Join(covered, " and "))
+		check(covered == nil, "it can never take a conversation: before it, %s takes all of them",
+			strings.Join(covered, " and "))
 		masked := slices.ContainsFunc(rules[i+1:], func(o ConversationRule) bool { return o.Masks() })
-		check(r.Train == nil || r.Masks() || masked, "it has no effect: conversations that no rule takes are trained on, and no rule after it masks any")
+		check(r.Train == nil || r.Masks() ||
+			masked, "it has no effect: conversations that no rule takes are trained on, and no rule after it masks any")
 	}
 	return errs
 }

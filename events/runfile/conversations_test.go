@@ -9,7 +9,8 @@ import (
 func rules(lines ...string) (rules []ConversationRule) {
 	for _, line := range lines {
 		f := strings.Split(line, "|")
-		rules = append(rules, ConversationRule{Name: f[0], Model: f[1], System: f[2], Tree: f[3], Train: new(f[4] == "train")})
+		rules = append(rules, ConversationRule{Name: f[0], Model: f[1], System: f[2], Tree: f[3],
+			Train: new(f[4] == "train")})
 	}
 	return rules
 }
@@ -17,7 +18,8 @@ func rules(lines ...string) (rules []ConversationRule) {
 // TestConversationRules: the first rule of which a conversation has all decides.
 func TestConversationRules(t *testing.T) {
 	c := withAgent()
-	c.Conversations = rules("title||a short title||mask", "sage|opus||beside|train", "small|haiku|||mask", "other|||beside|mask")
+	c.Conversations = rules("title||a short title||mask", "sage|opus||beside|train",
+		"small|haiku|||mask", "other|||beside|mask")
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -51,18 +53,22 @@ func TestConversationRules(t *testing.T) {
 // TestBadConversationRules: a table that does not say what its writer means is refused.
 func TestBadConversationRules(t *testing.T) {
 	for want, lines := range map[string][]string{
-		"0 (\"a b\"): name: use one that no other":                              {"a b||x||mask"},
-		"1 (\"a\"): name: use one that no other":                                {"a||x||mask", "a||y||mask"},
-		"tree \"left\": must be one of [main beside]":                           {"a|||left|mask"},
-		"it takes every conversation; name a model":                             {"a||||mask"},
-		"it is nothing but white space":                                         {"a|| \t||mask"},
-		"model and system: at most 1000 bytes":                                  {"a||" + strings.Repeat("x", 1001) + "||mask"},
-		"0 (\"a\"): it has no effect":                                           {"a||x||train"},
-		"1 (\"b\"): it has no effect":                                           {"a||x||mask", "b|||beside|train"},
-		"1 (\"b\"): it can never take a conversation: before it, a takes":       {"a||title||mask", "b|m|a title|main|mask"},
-		"1 (\"b\"): it can never take a conversation: before it, a takes all":   {"a|m|||mask", "b|m||beside|mask"},
-		"2 (\"c\"): it can never take a conversation: before it, a and b takes": {"a|||main|mask", "b|||beside|mask", "c|m|||mask"},
-		"33 rules, at most 32":                                                  strings.Split(strings.Repeat("a||x||mask,", 33), ",")[:33],
+		"0 (\"a b\"): name: use one that no other":    {"a b||x||mask"},
+		"1 (\"a\"): name: use one that no other":      {"a||x||mask", "a||y||mask"},
+		"tree \"left\": must be one of [main beside]": {"a|||left|mask"},
+		"it takes every conversation; name a model":   {"a||||mask"},
+		"it is nothing but white space":               {"a|| \t||mask"},
+		"model and system: at most 1000 bytes": {"a||" +
+			strings.Repeat("x", 1001) + "||mask"},
+		"0 (\"a\"): it has no effect": {"a||x||train"},
+		"1 (\"b\"): it has no effect": {"a||x||mask", "b|||beside|train"},
+		"1 (\"b\"): it can never take a conversation: before it, a takes": {"a||title||mask",
+			"b|m|a title|main|mask"},
+		"1 (\"b\"): it can never take a conversation: before it, a takes all": {"a|m|||mask", "b|m||beside|mask"},
+		"2 (\"c\"): it can never take a conversation: before it, a and b takes": {"a|||main|mask", "b|||beside|mask",
+			"c|m|||mask"},
+		"33 rules, at most 32": strings.Split(
+			strings.Repeat("a||x||mask,", 33), ",")[:33],
 	} {
 		c := withAgent()
 		c.Conversations = rules(lines...)
@@ -97,7 +103,8 @@ func TestBadConversationRules(t *testing.T) {
 		c := withAgent()
 		c.Policy, c.Endpoint, c.Conversations = "p", "http://a/v1", rules("a|m|||mask")
 		c.Conversations[0].Endpoint = &e
-		if err := c.Validate(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if err := c.Validate(); want == "" && err != nil ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%+v: %v, want %q", e, err, want)
 		}
 	}

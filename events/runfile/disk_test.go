@@ -5,13 +5,15 @@ import (
 	"testing"
 )
 
-// TestDisks: a task has what it asks for up to what its run allows, all of that where it says nothing, and never a little more than every run has.
+// TestDisks: a task has what it asks for up to what its run allows, all of that where it says
+// nothing, and never a little more than every run has.
 func TestDisks(t *testing.T) {
 	for _, c := range []struct {
 		run         Size
 		asked, want int
 	}{
-		{0, 0, 0}, {0, 10240, 0}, {4 << 30, 0, 4096}, {4 << 30, 1024, 1024}, {4 << 30, 10240, 4096}, {4 << 30, 100, 0}, {4 << 30, DefaultDiskMB, 0}, {300 << 20, 0, 300},
+		{0, 0, 0}, {0, 10240, 0}, {4 << 30, 0, 4096}, {4 << 30, 1024, 1024}, {4 << 30, 10240, 4096}, {4 << 30, 100, 0},
+		{4 << 30, DefaultDiskMB, 0}, {300 << 20, 0, 300},
 	} {
 		if got := (Limits{Disk: c.run}).DiskMB(c.asked); got != c.want {
 			t.Errorf("a task that asks for %d MiB of a run with %s has %d, want %d", c.asked, c.run, got, c.want)

@@ -8,9 +8,11 @@ import (
 )
 
 func TestEffort(t *testing.T) {
-	s := Scoring{Weights: map[string]float64{"reward": 1, "effort": -0.5}, Effort: &Effort{Turns: 1, Tokens: 0.001, ToolSeconds: 0.5, Half: 20}}
+	s := Scoring{Weights: map[string]float64{"reward": 1, "effort": -0.5},
+		Effort: &Effort{Turns: 1, Tokens: 0.001, ToolSeconds: 0.5, Half: 20}}
 	effort := func(turns, tokens, seconds float64) float64 {
-		given := map[string]float64{"reward": 1, EffortTurns: turns, EffortTokens: tokens, EffortToolSeconds: seconds, EffortComponent: 99}
+		given := map[string]float64{"reward": 1, EffortTurns: turns, EffortTokens: tokens,
+			EffortToolSeconds: seconds, EffortComponent: 99}
 		before := maps.Clone(given)
 		derived := s.Derive(given)
 		if !maps.Equal(given, before) {
@@ -27,7 +29,8 @@ func TestEffort(t *testing.T) {
 	if got := effort(10, 5000, 10); got != 0.5 {
 		t.Errorf("at half: %g", got)
 	}
-	// It always rises, and ever less: a turn of a long rollout costs less than one of a short rollout, and none costs more than all.
+	// It always rises, and ever less: a turn of a long rollout costs less than one of a short
+	// rollout, and none costs more than all.
 	last, step := 0.0, math.Inf(1)
 	for turns := 1.0; turns <= 1000; turns++ {
 		now := effort(turns, 0, 0)
@@ -68,7 +71,8 @@ func TestEffortAndJudgeAreValidated(t *testing.T) {
 			cfg := validConfig()
 			cfg.Scorer = s
 			err := cfg.Validate()
-			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || err != nil && strings.Contains(err.Error(), "key@") {
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) ||
+				err != nil && strings.Contains(err.Error(), "key@") {
 				t.Errorf("%q: %v", want, err)
 			}
 		})

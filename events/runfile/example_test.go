@@ -25,7 +25,8 @@ func ExampleRunConfig_Validate() {
 // A stage of a task follows if the stage before it reached its least rewards.
 func ExampleStepSpec_Passes() {
 	stage := runfile.StepSpec{MinReward: map[string]float64{"reward": 0.5}}
-	fmt.Println(stage.Passes(map[string]float64{"reward": 0.75}), stage.Passes(map[string]float64{"reward": 0.25}), stage.Passes(nil))
+	fmt.Println(stage.Passes(map[string]float64{"reward": 0.75}),
+		stage.Passes(map[string]float64{"reward": 0.25}), stage.Passes(nil))
 	// Output:
 	// true false false
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestSampled: the Python client has the same table, so that a product in any language samples as the intake does.
+// TestSampled: the Python client has the same table, so that a product in any language
+// samples as the intake does.
 func TestSampled(t *testing.T) {
 	for session, share := range map[string]float64{
 		"": 0.8894, "s1": 0.9091, "anna": 0.3334, "42": 0.4503, "сессия-7": 0.4620,
@@ -41,21 +42,31 @@ func TestFeatures(t *testing.T) {
 		change func(*RunConfig)
 		want   string // "" is valid
 	}{
-		"none":                  {func(c *RunConfig) {}, ""},
-		"all":                   {func(c *RunConfig) { c.Features, c.Traffic = Features, Traffic{Rate: 0.5} }, ""},
-		"an unknown one":        {func(c *RunConfig) { c.Features = []string{"warp"} }, `"warp": there are only [user_traffic user_repositories feedback_rewards redact_secrets codebase_search]`},
-		"one twice":             {func(c *RunConfig) { c.Features = []string{FeatureFeedbackRewards, FeatureFeedbackRewards} }, "appears twice"},
-		"traffic without it":    {func(c *RunConfig) { c.Traffic.Rate = 1 }, "add user_traffic to its features"},
-		"it without a rate":     {func(c *RunConfig) { c.Features = []string{FeatureUserTraffic} }, "traffic.rate 0"},
-		"a rate that is none":   {func(c *RunConfig) { c.Features, c.Traffic = []string{FeatureUserTraffic}, Traffic{Rate: 1.5} }, "traffic.rate 1.5"},
-		"a consent that is odd": {func(c *RunConfig) { c.Features, c.Traffic = Features, Traffic{Rate: 1, Consent: "maybe"} }, `traffic.consent "maybe"`},
-		"a negative budget":     {func(c *RunConfig) { c.Limits.BudgetTokens = -1 }, "budget_tokens -1"},
-		"negative window":       {func(c *RunConfig) { c.Limits.FailureWindow = -1 }, "failure_window -1"},
-		"untrainable":           {func(c *RunConfig) { c.Limits.UntrainableGroups = -7 }, "untrainable_groups -7"},
-		"no signal":             {func(c *RunConfig) { c.Limits.NoSignalGroups = 5000 }, "no_signal_groups 5000"},
-		"a negative gap":        {func(c *RunConfig) { c.Limits.LogprobGap = -0.5 }, "logprob_gap -0.5"},
-		"no gap":                {func(c *RunConfig) { c.Limits.LogprobGap = math.NaN() }, "logprob_gap NaN"},
-		"negative groups":       {func(c *RunConfig) { c.Limits.HopelessGroups = -1 }, "hopeless_groups -1"},
+		"none": {func(c *RunConfig) {}, ""},
+		"all":  {func(c *RunConfig) { c.Features, c.Traffic = Features, Traffic{Rate: 0.5} }, ""},
+		"an unknown one": {func(c *RunConfig) { c.Features = []string{"warp"} },
+			`"warp": there are only [user_traffic user_repositories feedback_rewards redact_secrets codebase_search]`},
+		"one twice": {func(c *RunConfig) {
+			c.Features = []string{FeatureFeedbackRewards,
+				FeatureFeedbackRewards}
+		}, "appears twice"},
+		"traffic without it": {func(c *RunConfig) { c.Traffic.Rate = 1 }, "add user_traffic to its features"},
+		"it without a rate":  {func(c *RunConfig) { c.Features = []string{FeatureUserTraffic} }, "traffic.rate 0"},
+		"a rate that is none": {func(c *RunConfig) {
+			c.Features, c.Traffic = []string{FeatureUserTraffic},
+				Traffic{Rate: 1.5}
+		}, "traffic.rate 1.5"},
+		"a consent that is odd": {func(c *RunConfig) {
+			c.Features, c.Traffic = Features,
+				Traffic{Rate: 1, Consent: "maybe"}
+		}, `traffic.consent "maybe"`},
+		"a negative budget": {func(c *RunConfig) { c.Limits.BudgetTokens = -1 }, "budget_tokens -1"},
+		"negative window":   {func(c *RunConfig) { c.Limits.FailureWindow = -1 }, "failure_window -1"},
+		"untrainable":       {func(c *RunConfig) { c.Limits.UntrainableGroups = -7 }, "untrainable_groups -7"},
+		"no signal":         {func(c *RunConfig) { c.Limits.NoSignalGroups = 5000 }, "no_signal_groups 5000"},
+		"a negative gap":    {func(c *RunConfig) { c.Limits.LogprobGap = -0.5 }, "logprob_gap -0.5"},
+		"no gap":            {func(c *RunConfig) { c.Limits.LogprobGap = math.NaN() }, "logprob_gap NaN"},
+		"negative groups":   {func(c *RunConfig) { c.Limits.HopelessGroups = -1 }, "hopeless_groups -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := DefaultRunConfig()
@@ -69,7 +80,8 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestRefusal: without a word in the run file nothing of users is taken, and without their consent nothing unless it says so.
+// TestRefusal: without a word in the run file nothing of users is taken, and without their consent
+// nothing unless it says so.
 func TestRefusal(t *testing.T) {
 	taken, left := "anna", "s1" // their hashes are 0.33 and 0.91
 	for _, c := range []struct {
@@ -93,7 +105,8 @@ func TestRefusal(t *testing.T) {
 		cfg := RunConfig{Features: c.features, Traffic: c.traffic}
 		got := cfg.Refusal(c.session, c.consent)
 		if got == "" != (c.want == "") || !strings.HasPrefix(got, c.want) {
-			t.Errorf("%v %+v, session %q, consent %t: %q, want %q", c.features, c.traffic, c.session, c.consent, got, c.want)
+			t.Errorf("%v %+v, session %q, consent %t: %q, want %q", c.features, c.traffic,
+				c.session, c.consent, got, c.want)
 		}
 	}
 }

@@ -6,13 +6,16 @@ import (
 	"strconv"
 )
 
-// InFlight bounds how many rollouts of a run are under way at once. It reads and writes as a number, or as "auto".
+// InFlight bounds how many rollouts of a run are under way at once. It reads and writes
+// as a number, or as "auto".
 type InFlight int
 
-// AutoInFlight lets the bound follow what the inference servers can sample at once, as generators measure it.
+// AutoInFlight lets the bound follow what the inference servers can sample at once,
+// as generators measure it.
 const AutoInFlight InFlight = math.MinInt32
 
-// LoadUnknownDo says what to do where a server says nothing of its load, so that AutoInFlight has nothing to follow.
+// LoadUnknownDo says what to do where a server says nothing of its load, so that
+// AutoInFlight has nothing to follow.
 const LoadUnknownDo = "see that it is up and gives metrics (SGLang: --enable-metrics, llama.cpp: --metrics), or set in_flight of the run to a number"
 
 const (
@@ -77,8 +80,9 @@ func (n *InFlight) number(text string) error {
 	return nil
 }
 
-// AtOnce is how many rollouts the run may have under way at once: in_flight, or as many as the staleness of its first feed lets it open. 0 means that the run file does not say: the
-// bound follows the servers, batches are counted in tokens, or outsiders make the rollouts.
+// AtOnce is how many rollouts the run may have under way at once: in_flight, or as many as the
+// staleness of its first feed lets it open. 0 means that the run file does not say: the bound
+// follows the servers, batches are counted in tokens, or outsiders make the rollouts.
 func (c *RunConfig) AtOnce() int {
 	switch {
 	case c.External || c.InFlight == AutoInFlight:

@@ -52,17 +52,22 @@ func (s *Size) UnmarshalText(text []byte) error {
 type Log struct {
 	// MaxBytes is what the run's stream may hold, and reserves on the server; 0 is DefaultLogBytes.
 	MaxBytes Size `json:"max_bytes,omitempty" yaml:"max_bytes" absent:"2GiB"`
-	// ArchiveEvery is how long the archive of an open run may be behind its stream; 0 is DefaultArchiveEvery.
+	// ArchiveEvery is how long the archive of an open run may be behind its stream;
+	// 0 is DefaultArchiveEvery.
 	ArchiveEvery Duration `json:"archive_every,omitempty" yaml:"archive_every" absent:"5m"`
-	// Keep is what the run's stream keeps of what is archived: KeepOpen, or KeepAll, which "" is too.
+	// Keep is what the run's stream keeps of what is archived: KeepOpen, or
+	// KeepAll, which "" is too.
 	Keep string `json:"keep,omitempty" yaml:"keep" absent:"all"`
-	// Replicas is how many servers of a cluster hold the run's stream; 0 is as many as hold the catalogue.
+	// Replicas is how many servers of a cluster hold the run's stream; 0 is as
+	// many as hold the catalogue.
 	Replicas int `json:"replicas,omitempty" yaml:"replicas"`
-	// Placement is a tag of the cluster's servers that may hold the run's stream, such as region:eu; "" are all of them.
+	// Placement is a tag of the cluster's servers that may hold the run's stream, such as
+	// region:eu; "" are all of them.
 	Placement string `json:"placement,omitempty" yaml:"placement" absent:"every server"`
 }
 
-// MaxReplicas is the most that NATS takes. An even number survives no more losses than the odd one below it.
+// MaxReplicas is the most that NATS takes. An even number survives no more losses
+// than the odd one below it.
 const MaxReplicas = 5
 
 // CheckReplicas says what is wrong with a number of replicas.
@@ -82,7 +87,8 @@ const (
 // Forgets reports whether archived events may leave the run's stream.
 func (l Log) Forgets() bool { return l.Keep == KeepOpen }
 
-// Bounds and defaults of a run's log. A group of 16 long rollouts takes some 20 MiB, and a server's disk has an end.
+// Bounds and defaults of a run's log. A group of 16 long rollouts takes some 20 MiB, and a
+// server's disk has an end.
 const (
 	DefaultLogBytes Size = 2 << 30
 	minLogBytes     Size = 64 << 20
@@ -101,16 +107,19 @@ func (l Log) Every() time.Duration { return cmp.Or(time.Duration(l.ArchiveEvery)
 
 func (l Log) validate() (errs []error) {
 	if n := Size(l.Bytes()); n < minLogBytes || n > maxLogBytes {
-		errs = append(errs, fmt.Errorf("log.max_bytes %s: must be %s to %s, or left out for %s", n, minLogBytes, maxLogBytes, DefaultLogBytes))
+		errs = append(errs, fmt.Errorf("log.max_bytes %s: must be %s to %s, or left out for %s", n, minLogBytes,
+			maxLogBytes, DefaultLogBytes))
 	}
 	if every := l.Every(); every < minArchiveEvery || every > maxArchiveEvery {
-		errs = append(errs, fmt.Errorf("log.archive_every %s: must be %s to %s, or left out for %s", every, minArchiveEvery, maxArchiveEvery, DefaultArchiveEvery))
+		errs = append(errs, fmt.Errorf("log.archive_every %s: must be %s to %s, or left out for %s", every,
+			minArchiveEvery, maxArchiveEvery, DefaultArchiveEvery))
 	}
 	if err := CheckReplicas(l.Replicas); err != nil {
 		errs = append(errs, fmt.Errorf("log.replicas: %w", err))
 	}
 	if l.Placement != "" && !ValidLabel(strings.ReplaceAll(l.Placement, ":", "=")) {
-		errs = append(errs, fmt.Errorf("log.placement %.80q: want one tag of servers; use letters, digits and any of _ . / = - :, at most 64 of them", l.Placement))
+		errs = append(errs,
+			fmt.Errorf("log.placement %.80q: want one tag of servers; use letters, digits and any of _ . / = - :, at most 64 of them", l.Placement))
 	}
 	if l.Keep != "" && l.Keep != KeepAll && l.Keep != KeepOpen {
 		errs = append(errs, fmt.Errorf("log.keep %.40q: must be %s or %s", l.Keep, KeepOpen, KeepAll))

@@ -11,7 +11,8 @@ import (
 
 // TestSizes: a size reads as people write it, and writes as it reads.
 func TestSizes(t *testing.T) {
-	for text, want := range map[string]Size{"0": 0, "4097": 4097, "64KiB": 64 << 10, "3MiB": 3 << 20, "8GiB": 8 << 30, "16TiB": 16 << 40, "1536MiB": 3 << 29} {
+	for text, want := range map[string]Size{"0": 0, "4097": 4097, "64KiB": 64 << 10, "3MiB": 3 << 20, "8GiB": 8 << 30,
+		"16TiB": 16 << 40, "1536MiB": 3 << 29} {
 		var got Size
 		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
 			t.Errorf("%s: %d, %v", text, got, err)
@@ -20,7 +21,8 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%s writes as %s", text, got)
 		}
 	}
-	for _, text := range []string{"", "-1", "8G", "8 GiB", "GiB", "8388608TiB", "9223372036854775808", "1e3", "0x10", strings.Repeat("9", 1000)} {
+	for _, text := range []string{"", "-1", "8G", "8 GiB", "GiB", "8388608TiB", "9223372036854775808", "1e3", "0x10",
+		strings.Repeat("9", 1000)} {
 		var got Size
 		if err := got.UnmarshalText([]byte(text)); err == nil || len(err.Error()) > 200 {
 			t.Errorf("%.40q: %d, %v", text, got, err)

@@ -16,7 +16,8 @@ type Needs struct {
 	MemoryMB   int      `json:"memory_mb,omitempty"`
 	// DiskMB is set for workspaces that are too large for the memory.
 	DiskMB int `json:"disk_mb,omitempty"`
-	// Engine: the task's root file system is that of an image that a container engine has built, and no registry has.
+	// Engine: the task's root file system is that of an image that a container engine has
+	// built, and no registry has.
 	Engine bool `json:"engine,omitempty"`
 	// Labels are words that the runner's operator has given it: "gpu", "zone=eu".
 	Labels []string `json:"labels,omitempty"`
@@ -30,10 +31,12 @@ func IsBuilt(image string) bool { return strings.HasPrefix(image, BuiltImages) }
 
 // Needs are the task's.
 func (t TaskSpec) Needs() Needs {
-	return Needs{Toolchains: t.Toolchains, CPUs: t.CPUs, MemoryMB: t.MemoryMB, DiskMB: t.DiskMB, Engine: IsBuilt(t.Image), Labels: t.Labels}
+	return Needs{Toolchains: t.Toolchains, CPUs: t.CPUs, MemoryMB: t.MemoryMB, DiskMB: t.DiskMB,
+		Engine: IsBuilt(t.Image), Labels: t.Labels}
 }
 
-// Key names equal needs by an equal route token of 8 letters; "" stands for none. It says nothing about their order.
+// Key names equal needs by an equal route token of 8 letters; "" stands for none. It says
+// nothing about their order.
 func (n Needs) Key() string {
 	n.Toolchains, n.Labels = slices.Sorted(slices.Values(n.Toolchains)), slices.Sorted(slices.Values(n.Labels))
 	text, err := json.Marshal(n)
@@ -68,11 +71,12 @@ func (n Needs) String() string {
 	return strings.Join(list, ", ")
 }
 
-// PoolRoute is the route of turns whose rollout has no sandbox yet: to any runner of the pool that has what the task needs.
+// PoolRoute is the route of turns whose rollout has no sandbox yet: to any runner of the pool that
+// has what the task needs.
 func PoolRoute(pool string, needs Needs) string { return withKey(pool, needs.Key()) }
 
-// RunnerRoute is the route to the one runner that holds a rollout's sandbox. The needs are part of it, so that when the runner is gone
-// only those take over who have what it takes.
+// RunnerRoute is the route to the one runner that holds a rollout's sandbox. The needs are part of
+// it, so that when the runner is gone only those take over who have what it takes.
 func RunnerRoute(runner string, needs Needs) string { return withKey(runnerPrefix+runner, needs.Key()) }
 
 const runnerPrefix = "runner-"
@@ -81,7 +85,8 @@ const runnerPrefix = "runner-"
 const maxPool = 55
 
 func validPool(name string) bool {
-	return ValidToken(name) && len(name) <= maxPool && !strings.HasPrefix(name, runnerPrefix) && name != RouteFinal && name != RouteSummary && name != RouteEnvironment
+	return ValidToken(name) && len(name) <= maxPool && !strings.HasPrefix(name, runnerPrefix) && name != RouteFinal &&
+		name != RouteSummary && name != RouteEnvironment
 }
 
 func withKey(route, key string) string {
@@ -91,14 +96,16 @@ func withKey(route, key string) string {
 	return route + "-" + key
 }
 
-// RunnerOf tells whose a route is: the runner, and the key of the needs. Neither has a hyphen in it.
+// RunnerOf tells whose a route is: the runner, and the key of the needs.
+// Neither has a hyphen in it.
 func RunnerOf(route string) (runner, key string, ok bool) {
 	rest, ok := strings.CutPrefix(route, runnerPrefix)
 	runner, key, _ = strings.Cut(rest, "-")
 	return runner, key, ok && runner != ""
 }
 
-// maxNeeds bounds the different needs of one run's tasks: each takes a consumer of every runner that meets them.
+// maxNeeds bounds the different needs of one run's tasks: each takes a consumer of
+// every runner that meets them.
 const maxNeeds = 32
 
 // DifferentNeeds are those of a run's tasks, each once, in the order of the tasks.
@@ -132,7 +139,8 @@ const (
 // ValidLabel reports whether s can be a label of a runner.
 func ValidLabel(s string) bool {
 	odd := func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_./=-", r))
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("_./=-", r))
 	}
 	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, odd)
 }
@@ -140,8 +148,10 @@ func ValidLabel(s string) bool {
 // RouteFinal is the route of turns that ask for no tools: nobody consumes it.
 const RouteFinal = "final"
 
-// RouteSummary is the route of turns that sum a full context up: nobody consumes it, as the generator that sampled one goes on with the same input.
+// RouteSummary is the route of turns that sum a full context up: nobody consumes it, as the
+// generator that sampled one goes on with the same input.
 const RouteSummary = "final-summary"
 
-// RouteEnvironment is the route of turns that the run's environment answers: no service consumes it, as the environment's worker follows the rollout.
+// RouteEnvironment is the route of turns that the run's environment answers: no service consumes
+// it, as the environment's worker follows the rollout.
 const RouteEnvironment = "final-environment"

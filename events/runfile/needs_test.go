@@ -18,7 +18,8 @@ func TestNeedsKey(t *testing.T) {
 		t.Error("Key changed the needs")
 	}
 	different := []Needs{
-		{}, first, {Toolchains: []string{"go"}}, {Labels: []string{"go"}}, {CPUs: 4}, {MemoryMB: 4}, {Engine: true}, {Labels: []string{"gpu", "zone=e", "u"}},
+		{}, first, {Toolchains: []string{"go"}}, {Labels: []string{"go"}}, {CPUs: 4}, {MemoryMB: 4}, {Engine: true},
+		{Labels: []string{"gpu", "zone=e", "u"}},
 	}
 	seen := map[string]bool{}
 	for _, n := range different {
@@ -52,7 +53,8 @@ func TestRoutes(t *testing.T) {
 }
 
 func TestDifferentNeeds(t *testing.T) {
-	cfg := RunConfig{Tasks: []TaskSpec{{Name: "a"}, {Name: "b", CPUs: 2}, {Name: "c", Labels: []string{"x", "y"}}, {Name: "d", CPUs: 2}, {Name: "e", Labels: []string{"y", "x"}}}}
+	cfg := RunConfig{Tasks: []TaskSpec{{Name: "a"}, {Name: "b", CPUs: 2}, {Name: "c", Labels: []string{"x", "y"}},
+		{Name: "d", CPUs: 2}, {Name: "e", Labels: []string{"y", "x"}}}}
 	if list := cfg.DifferentNeeds(); len(list) != 3 {
 		t.Errorf("the different needs are %v", list)
 	}

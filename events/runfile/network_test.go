@@ -31,7 +31,8 @@ func TestTaskAsksForLess(t *testing.T) {
 		{&netaccess.Network{Allow: []string{"*.example.org"}}, "*.example.org:443", true},
 	} {
 		cfg := RunConfig{Network: c.run}
-		if err := cfg.checkNetworkOf(TaskSpec{Network: &netaccess.Network{Allow: []string{c.task}}}); (err == nil) != c.ok {
+		task := TaskSpec{Network: &netaccess.Network{Allow: []string{c.task}}}
+		if err := cfg.checkNetworkOf(task); (err == nil) != c.ok {
 			t.Errorf("%v of %v: %v", c.task, c.run, err)
 		}
 		if err := cfg.checkNetworkOf(TaskSpec{Network: &netaccess.Network{}}); err != nil {

@@ -9,13 +9,15 @@ import (
 	"strings"
 )
 
-// Names of reward components. A verifier always reports the first; the second stands alone, where users' feedback is the reward.
+// Names of reward components. A verifier always reports the first; the second stands alone, where
+// users' feedback is the reward.
 const (
 	RewardComponent   = "reward"
 	FeedbackComponent = "feedback"
 )
 
-// Names of the flags of RolloutScored. None is a proof: an honest agent may ask Git for its history, too.
+// Names of the flags of RolloutScored. None is a proof: an honest agent may ask
+// Git for its history, too.
 const (
 	FlagProtected = "protected_path" // the change touched a path that is put back for the tests, such as conftest.py
 	FlagLink      = "link_outside"   // it made a link that leads out of the workspace
@@ -24,13 +26,15 @@ const (
 	FlagVerifier  = "verifier_files" // a call was about the verifier's folders, the solution or the reward
 	FlagPackages  = "site_packages"  // a call was about the folders of installed packages
 	FlagProcess   = "left_process"   // a process got away from the tests before the reward was written
-	FlagForfeit   = "forfeit"        // the agent's doing left the tests without a verdict: the reward is none of theirs, see Forfeit
-	FlagLost      = "turn_lost"      // what a turn left could not be kept, see ToolsCompleted.Lost
+	// the agent's doing left the tests without a verdict: the reward is none of theirs, see Forfeit
+	FlagForfeit = "forfeit"
+	FlagLost    = "turn_lost" // what a turn left could not be kept, see ToolsCompleted.Lost
 )
 
 // Scoring says how a rollout's reward is made of the numbers that its verifier reported.
 type Scoring struct {
-	// Weights make the reward a weighted sum of components. Without any it is the component "reward".
+	// Weights make the reward a weighted sum of components. Without any it
+	// is the component "reward".
 	Weights map[string]float64 `json:"weights,omitempty" yaml:"weights" absent:"the verifier's reward alone"`
 	// Threshold makes what comes out a pass or a failure: 1 at or above it, 0 below.
 	Threshold *float64 `json:"threshold,omitempty" yaml:"threshold"`
@@ -38,18 +42,21 @@ type Scoring struct {
 	Effort *Effort `json:"effort,omitempty" yaml:"effort"`
 	// Judge makes the component "judge".
 	Judge *Judge `json:"judge,omitempty" yaml:"judge"`
-	// Function names the reward function of a user's own worker, whose components join those of the verifier, or stand alone where the task has none.
+	// Function names the reward function of a user's own worker, whose components join those of the
+	// verifier, or stand alone where the task has none.
 	Function string `json:"function,omitempty" yaml:"function"`
 }
 
-// ErrNoComponent means that a component that has a weight was not reported. The rollout has no reward then, rather than one that lacks a part.
+// ErrNoComponent means that a component that has a weight was not reported. The rollout has no
+// reward then, rather than one that lacks a part.
 var ErrNoComponent = errors.New("component is missing")
 
 // MaxReward bounds rewards on both sides: a larger one is a fault, and would drown its group.
 const MaxReward = 1e9
 
-// Reward composes a reward. Components are summed in the order of their names and rounded after each step, so that the same
-// numbers give the same reward on every machine. Feedback is a reward by itself, to which weights do not apply.
+// Reward composes a reward. Components are summed in the order of their names and rounded after
+// each step, so that the same numbers give the same reward on every machine. Feedback is a reward
+// by itself, to which weights do not apply.
 func (s Scoring) Reward(components map[string]float64) (float64, error) {
 	reward, given := components[FeedbackComponent]
 	if !given || len(components) > 1 {
@@ -109,13 +116,16 @@ func (s Scoring) validate() (errs []error) {
 	}
 	check(len(s.Weights) <= maxWeights, "scorer.weights: %d of them, at most %d", len(s.Weights), maxWeights)
 	for _, name := range slices.Sorted(maps.Keys(s.Weights)) {
-		check(strings.TrimSpace(name) != "" && len(name) <= 100, "scorer.weights %.40q: give a component's name, at most 100 bytes", name)
-		check(inRange(s.Weights[name], -1e6, 1e6), "scorer.weights.%.40s %g: must be -1000000 to 1000000", name, s.Weights[name])
+		check(strings.TrimSpace(name) != "" && len(name) <= 100,
+			"scorer.weights %.40q: give a component's name, at most 100 bytes", name)
+		check(inRange(s.Weights[name], -1e6, 1e6), "scorer.weights.%.40s %g: must be -1000000 to 1000000", name,
+			s.Weights[name])
 	}
 	if s.Threshold != nil {
 		check(inRange(*s.Threshold, -1e9, 1e9), "scorer.threshold %g: must be -1e9 to 1e9", *s.Threshold)
 	}
-	check(s.Function == "" || ValidToken(s.Function), "scorer.function %.80q: use letters, digits, - and _, at most 64", s.Function)
+	check(s.Function == "" || ValidToken(s.Function), "scorer.function %.80q: use letters, digits, - and _, at most 64",
+		s.Function)
 	if s.Effort != nil {
 		errs = append(errs, s.Effort.validate()...)
 	}
@@ -131,7 +141,8 @@ func (s Scoring) Forfeited(components map[string]float64) (float64, error) {
 	return min(reward, 0), err
 }
 
-// Unreported gives the components that the tests would have reported as 0, so that a reward can be composed without them.
+// Unreported gives the components that the tests would have reported as 0, so that a reward can
+// be composed without them.
 func (s Scoring) Unreported(components map[string]float64) map[string]float64 {
 	all := map[string]float64{RewardComponent: 0}
 	for name := range s.Weights {

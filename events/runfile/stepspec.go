@@ -16,16 +16,19 @@ type StepSpec struct {
 	AgentTimeout    Duration          `json:"agent_timeout,omitempty"`
 	VerifierTimeout Duration          `json:"verifier_timeout"`
 	VerifierEnv     map[string]string `json:"verifier_env,omitempty"`
-	// MinReward are the least values of the verifier's components with which the next step follows. One that is not reported is too small.
+	// MinReward are the least values of the verifier's components with which the next step follows.
+	// One that is not reported is too small.
 	MinReward map[string]float64 `json:"min_reward,omitempty"`
 	Collect   []Hook             `json:"collect,omitempty"`
 	Tests     storage.Ref        `json:"tests"`
-	// Files are laid over the workspace before the step begins, an archive of sandbox.Pack; a setup.sh in it is run there, and removed. The first
-	// step has none: what it brings is in the snapshot.
+	// Files are laid over the workspace before the step begins, an archive of
+	// sandbox.Pack; a setup.sh in it is run there, and removed. The first step has none:
+	// what it brings is in the snapshot.
 	Files *storage.Ref `json:"files,omitempty"`
 }
 
-// Strategies are what the components of the verdicts on its steps make of a task: the mean of each, or the last verdict's.
+// Strategies are what the components of the verdicts on its steps make of a task: the mean of
+// each, or the last verdict's.
 const (
 	StrategyMean  = "mean"
 	StrategyFinal = "final"
@@ -37,7 +40,8 @@ func (t TaskSpec) InStep(step int) TaskSpec {
 		return t
 	}
 	s := t.Steps[step]
-	t.Instruction, t.AgentTimeout, t.VerifierTimeout, t.VerifierEnv, t.Collect, t.Tests = s.Instruction, s.AgentTimeout, s.VerifierTimeout, s.VerifierEnv, s.Collect, s.Tests
+	t.Instruction, t.AgentTimeout, t.VerifierTimeout, t.VerifierEnv, t.Collect, t.Tests = s.Instruction, s.AgentTimeout,
+		s.VerifierTimeout, s.VerifierEnv, s.Collect, s.Tests
 	return t
 }
 
@@ -66,11 +70,14 @@ func (s StepSpec) Passes(components map[string]float64) bool {
 // ValidateSteps checks the stages of a task.
 func (t TaskSpec) ValidateSteps(check func(ok bool, format string, args ...any)) {
 	check(len(t.Steps) <= maxSteps, "steps: %d of them, at most %d", len(t.Steps), maxSteps)
-	check(slices.Contains([]string{"", StrategyMean, StrategyFinal}, t.RewardStrategy), "reward_strategy %.40q: must be %s or %s", t.RewardStrategy, StrategyMean, StrategyFinal)
+	check(slices.Contains([]string{"", StrategyMean, StrategyFinal}, t.RewardStrategy),
+		"reward_strategy %.40q: must be %s or %s", t.RewardStrategy, StrategyMean, StrategyFinal)
 	for i, s := range t.Steps {
 		check(s.Name != "" && s.Instruction != "", "steps: %d: it needs a name and an instruction", i)
-		check(s.AgentTimeout >= 0 && s.VerifierTimeout >= 0, "steps: %d: timeouts %s and %s: must not be negative", i, time.Duration(s.AgentTimeout), time.Duration(s.VerifierTimeout))
-		check(len(s.MinReward) <= maxMinReward, "steps: %d: min_reward: %d components, at most %d", i, len(s.MinReward), maxMinReward)
+		check(s.AgentTimeout >= 0 && s.VerifierTimeout >= 0, "steps: %d: timeouts %s and %s: must not be negative", i,
+			time.Duration(s.AgentTimeout), time.Duration(s.VerifierTimeout))
+		check(len(s.MinReward) <= maxMinReward, "steps: %d: min_reward: %d components, at most %d", i,
+			len(s.MinReward), maxMinReward)
 		for name, least := range s.MinReward {
 			check(!math.IsNaN(least), "steps: %d: min_reward.%.40s: must be a number", i, name)
 		}

@@ -10,7 +10,8 @@ import (
 const (
 	// ContextTruncate ends the rollout, which is scored as it stands.
 	ContextTruncate = "truncate"
-	// ContextSummarise asks the model to sum its work up, and goes on with the summary in place of the conversation.
+	// ContextSummarise asks the model to sum its work up, and goes on with the summary in
+	// place of the conversation.
 	ContextSummarise = "summarise"
 )
 
@@ -47,13 +48,21 @@ func (c *RunConfig) validateSummaries() (errs []error) {
 	}
 	l := c.Limits
 	summarise := l.ContextFull == ContextSummarise
-	check(l.ContextFull == "" || l.ContextFull == ContextTruncate || summarise, "limits.context_full %.80q: must be %s or %s", l.ContextFull, ContextTruncate, ContextSummarise)
-	check(l.Summaries >= 0 && l.Summaries <= maxSummaries, "limits.summaries %d: must be 0 to %d; 0 is %d", l.Summaries, maxSummaries, DefaultSummaries)
-	check(summarise || l.Summaries == 0, "limits.summaries %d: it is for limits.context_full: %s", l.Summaries, ContextSummarise)
+	check(l.ContextFull == "" || l.ContextFull == ContextTruncate ||
+		summarise, "limits.context_full %.80q: must be %s or %s", l.ContextFull, ContextTruncate, ContextSummarise)
+	check(l.Summaries >= 0 && l.Summaries <= maxSummaries, "limits.summaries %d: must be 0 to %d; 0 is %d", l.Summaries,
+		maxSummaries, DefaultSummaries)
+	check(summarise || l.Summaries == 0, "limits.summaries %d: it is for limits.context_full: %s", l.Summaries,
+		ContextSummarise)
 	check(summarise || c.SummaryPrompt == "", "summary_prompt: it is for limits.context_full: %s", ContextSummarise)
-	check(c.SummaryPrompt == "" || strings.TrimSpace(c.SummaryPrompt) != "", "summary_prompt: it has no text; leave it out for the default")
-	check(len(c.SummaryPrompt) <= maxSummaryPrompt, "summary_prompt: %d bytes, at most %d", len(c.SummaryPrompt), maxSummaryPrompt)
-	check(!l.TellRoom || !c.External, "limits.tell_room: the harness of an external run decides what its prompts hold; leave it out")
-	check(!summarise || !c.External, "limits.context_full %s: the harness of an external run decides what its prompts hold; leave it out", ContextSummarise)
+	check(c.SummaryPrompt == "" || strings.TrimSpace(c.SummaryPrompt) != "",
+		"summary_prompt: it has no text; leave it out for the default")
+	check(len(c.SummaryPrompt) <= maxSummaryPrompt, "summary_prompt: %d bytes, at most %d", len(c.SummaryPrompt),
+		maxSummaryPrompt)
+	check(!l.TellRoom ||
+		!c.External, "limits.tell_room: the harness of an external run decides what its prompts hold; leave it out")
+	check(!summarise || !c.External,
+		"limits.context_full %s: the harness of an external run decides what its prompts hold; leave it out",
+		ContextSummarise)
 	return errs
 }

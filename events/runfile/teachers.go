@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// Teacher is a model that says how likely it finds the tokens of the run's scored rollouts: a teacher of distillation, or a reference model.
+// Teacher is a model that says how likely it finds the tokens of the run's scored rollouts: a
+// teacher of distillation, or a reference model.
 type Teacher struct {
 	Name string `json:"name" yaml:"name"`
-	// URL is the base URL of its server, for example http://10.0.0.9:8000/v1; "policy": the run's own inference servers; "": somebody outside states the
-	// log-probabilities. Keys are in the environment of the service that asks, never here.
+	// URL is the base URL of its server, for example http://10.0.0.9:8000/v1; "policy": the run's
+	// own inference servers; "": somebody outside states the log-probabilities. Keys are in the
+	// environment of the service that asks, never here.
 	URL string `json:"url,omitempty" yaml:"url"`
 	// API is how the server is asked: one of TeacherAPIs; "" is TeacherVLLM.
 	API string `json:"api,omitempty" yaml:"api" absent:"vllm"`
@@ -20,11 +22,13 @@ type Teacher struct {
 	Model string `json:"model,omitempty" yaml:"model"`
 	// Version names its weights in the facts where the server does not.
 	Version string `json:"version,omitempty" yaml:"version"`
-	// Hints names the hinter whose spans it scores, each with the hint in the context, instead of whole rollouts.
+	// Hints names the hinter whose spans it scores, each with the hint in the context,
+	// instead of whole rollouts.
 	Hints string `json:"hints,omitempty" yaml:"hints"`
 }
 
-// TeacherPolicy is the URL of a teacher that is the policy itself, with the weights that its servers have when they are asked.
+// TeacherPolicy is the URL of a teacher that is the policy itself, with the weights that its
+// servers have when they are asked.
 const TeacherPolicy = "policy"
 
 // How a teacher's server is asked.
@@ -45,7 +49,8 @@ const (
 	DefaultTeacherWait = 10 * time.Minute
 )
 
-// TeacherWaits is how long after a group is complete the feed waits for the log-probabilities of its teachers.
+// TeacherWaits is how long after a group is complete the feed waits for the
+// log-probabilities of its teachers.
 func (f Feed) TeacherWaits() time.Duration {
 	if f.TeacherWait == 0 {
 		return DefaultTeacherWait
@@ -94,7 +99,8 @@ func (c *RunConfig) validateTeachers() (errs []error) {
 			errs = append(errs, fmt.Errorf("teachers: %d (%.80q): %w", i, t.Name, err))
 		}
 		check(!seen[t.Name], "teachers: %.80q appears twice", t.Name)
-		check(t.URL != TeacherPolicy || len(c.Servers()) > 0 && c.Endpoint != BuiltinEndpoint, "teachers: %.80q: url %s: the run names no server of its policy that scores tokens", t.Name, TeacherPolicy)
+		check(t.URL != TeacherPolicy || len(c.Servers()) > 0 && c.Endpoint != BuiltinEndpoint,
+			"teachers: %.80q: url %s: the run names no server of its policy that scores tokens", t.Name, TeacherPolicy)
 		seen[t.Name] = true
 	}
 	for _, f := range c.Feeds {
@@ -102,12 +108,17 @@ func (c *RunConfig) validateTeachers() (errs []error) {
 			check(seen[name], "feeds: %s: teachers: the run has no teacher %.80q", f.Name, name)
 			check(!slices.Contains(f.Teachers[:i], name), "feeds: %s: teachers: %.80q appears twice", f.Name, name)
 			hints := c.Teacher(name).Hints
-			check(hints == "" || hints == f.Hints, "feeds: %s: teachers: %.80q takes the hints of %.80q; set hints: %.80s", f.Name, name, hints, hints)
+			check(hints == "" ||
+				hints == f.Hints, "feeds: %s: teachers: %.80q takes the hints of %.80q; set hints: %.80s",
+				f.Name, name, hints, hints)
 		}
-		check(f.Hints == "" || ValidToken(f.Hints), "feeds: %s: hints: name the hinter by letters, digits, - and _, at most 64", f.Name)
+		check(f.Hints == "" ||
+			ValidToken(f.Hints), "feeds: %s: hints: name the hinter by letters, digits, - and _, at most 64", f.Name)
 		wait := time.Duration(f.TeacherWait)
-		check(wait >= 0 && wait <= maxTeacherWait, "feeds: %s: teacher_wait %s: must be 0 to %s", f.Name, wait, maxTeacherWait)
-		check(wait == 0 || f.Awaits(), "feeds: %s: teacher_wait %s: the feed names no teachers and no hints", f.Name, wait)
+		check(wait >= 0 && wait <= maxTeacherWait, "feeds: %s: teacher_wait %s: must be 0 to %s", f.Name, wait,
+			maxTeacherWait)
+		check(wait == 0 || f.Awaits(), "feeds: %s: teacher_wait %s: the feed names no teachers and no hints", f.Name,
+			wait)
 	}
 	return errs
 }
@@ -128,7 +139,8 @@ func (t Teacher) validate() error {
 	case t.URL == TeacherPolicy && t.Model != "":
 		return fmt.Errorf("model: the policy's servers know it already; leave it out beside url %s", TeacherPolicy)
 	case t.URL != TeacherPolicy && (t.URL == BuiltinEndpoint || !validEndpoint(t.URL)):
-		return fmt.Errorf("url %q: give the base URL of an inference server, for example http://10.0.0.9:8000/v1, without credentials, query and fragment", withoutSecrets(t.URL))
+		return fmt.Errorf("url %q: give the base URL of an inference server, for example http://10.0.0.9:8000/v1, without credentials, query and fragment",
+			withoutSecrets(t.URL))
 	case t.API != "" && !slices.Contains(TeacherAPIs, t.API):
 		return fmt.Errorf("api %.80q: must be one of %v", t.API, TeacherAPIs)
 	case t.URL == TeacherPolicy:

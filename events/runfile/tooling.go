@@ -51,7 +51,8 @@ func (c *RunConfig) validateTools() (errs []error) {
 	for i, name := range t.Only {
 		check(slices.Contains(set, name), "only: there is no %.80q in the set, only %v", name, set)
 		check(!slices.Contains(t.Only[:i], name), "only: %.80q appears twice", name)
-		check(name != "codebase_search" || c.Has(FeatureCodebaseSearch), "only: codebase_search needs the feature of that name")
+		check(name != "codebase_search" || c.Has(FeatureCodebaseSearch),
+			"only: codebase_search needs the feature of that name")
 	}
 	for name := range t.Rename {
 		check(slices.Contains(t.Named(), name), "rename: the run has no tool %.80q of the set", name)
@@ -60,7 +61,8 @@ func (c *RunConfig) validateTools() (errs []error) {
 	taken := map[string]bool{}
 	for _, name := range t.Named() {
 		called := t.Called(name)
-		check(toolName.MatchString(called), "rename: %s: %.80q is not a name: use letters, digits, - and _, at most 64", name, called)
+		check(toolName.MatchString(called), "rename: %s: %.80q is not a name: use letters, digits, - and _, at most 64",
+			name, called)
 		check(!taken[called], "rename: two tools are called %.80q", called)
 		taken[called] = true
 	}
@@ -79,7 +81,8 @@ func validateAdded(a toolset.Added) error {
 	case !toolName.MatchString(a.Name):
 		return fmt.Errorf("name: use letters, digits, - and _, at most 64")
 	case a.Description == "" || len(a.Description) > maxToolText:
-		return fmt.Errorf("description of %d bytes: say what the tool does, in 1 to %d", len(a.Description), maxToolText)
+		return fmt.Errorf("description of %d bytes: say what the tool does, in 1 to %d", len(a.Description),
+			maxToolText)
 	case a.Timeout < 0 || time.Duration(a.Timeout) > maxToolTimeout:
 		return fmt.Errorf("timeout %s: must be 0 to %s", time.Duration(a.Timeout), maxToolTimeout)
 	}
@@ -91,7 +94,8 @@ func validateAdded(a toolset.Added) error {
 
 func checkCommand(command []string) error {
 	if len(command) == 0 || command[0] == "" || len(command) > maxToolCommand {
-		return fmt.Errorf("command of %d words: name the program and its arguments, at most %d words", len(command), maxToolCommand)
+		return fmt.Errorf("command of %d words: name the program and its arguments, at most %d words", len(command),
+			maxToolCommand)
 	}
 	for _, word := range command {
 		if len(word) > maxToolWordSize || strings.ContainsRune(word, 0) {

@@ -15,7 +15,8 @@ const (
 	maxServed = 256 << 10
 )
 
-// ChooseTools takes what a server listed as its tools: those that are offered, in the server's order.
+// ChooseTools takes what a server listed as its tools: those that are
+// offered, in the server's order.
 func ChooseTools(s *toolset.Server, listed []toolset.ServerTool) error {
 	s.Tools = listed
 	if err := validateServer(*s); err != nil {
@@ -51,7 +52,8 @@ func validateServers(servers []toolset.Server, taken map[string]bool) (errs []er
 		}
 	}
 	if served > maxServed {
-		errs = append(errs, fmt.Errorf("tools.servers: their tools are described in %d bytes, at most %d: each prompt has them; name fewer in only", served, maxServed))
+		errs = append(errs,
+			fmt.Errorf("tools.servers: their tools are described in %d bytes, at most %d: each prompt has them; name fewer in only", served, maxServed))
 	}
 	return errs
 }
@@ -64,7 +66,8 @@ func CheckToolServer(s toolset.Server) error {
 	case (len(s.Command) == 0) == (s.URL == ""):
 		return fmt.Errorf("give the command that starts it in the sandbox, or the url of a server outside")
 	case s.URL == BuiltinEndpoint || s.URL != "" && !validEndpoint(s.URL):
-		return fmt.Errorf("url %q: give one such as https://example.com/mcp, without credentials and query", withoutSecrets(s.URL))
+		return fmt.Errorf("url %q: give one such as https://example.com/mcp, without credentials and query",
+			withoutSecrets(s.URL))
 	case s.Timeout < 0 || time.Duration(s.Timeout) > maxToolTimeout:
 		return fmt.Errorf("timeout %s: must be 0 to %s", time.Duration(s.Timeout), maxToolTimeout)
 	case s.URL == "":
@@ -78,7 +81,8 @@ func validateServer(s toolset.Server) error {
 		return err
 	}
 	if len(s.Tools) == 0 || len(s.Tools) > toolset.MaxServerTools {
-		return fmt.Errorf("%d tools, want 1 to %d: `rondo run open` lists them; where it cannot, write them down in the run file", len(s.Tools), toolset.MaxServerTools)
+		return fmt.Errorf("%d tools, want 1 to %d: `rondo run open` lists them; where it cannot, write them down in the run file",
+			len(s.Tools), toolset.MaxServerTools)
 	}
 	there := map[string]bool{}
 	for _, t := range s.Tools {
@@ -105,7 +109,8 @@ func validateServerTool(s toolset.Server, t toolset.ServerTool) error {
 		return fmt.Errorf("the model would know it as %.200q, which chat endpoints do not take: letters, digits, - and _, at most 64; leave it out by only", called)
 	}
 	if len(t.Description) > maxToolText {
-		return fmt.Errorf("description of %d bytes, at most %d: leave it out by only, or write it down shorter", len(t.Description), maxToolText)
+		return fmt.Errorf("description of %d bytes, at most %d: leave it out by only, or write it down shorter",
+			len(t.Description), maxToolText)
 	}
 	return checkArguments(t.Arguments())
 }

@@ -10,7 +10,8 @@ func TestTrackers(t *testing.T) {
 		trackers []Tracker
 		refused  string
 	}{
-		"some":             {[]Tracker{{To: "wandb", Project: "maths 2"}, {To: "wandb", Project: "maths 2", Feed: "main"}, {To: "tensorboard"}}, ""},
+		"some": {[]Tracker{{To: "wandb", Project: "maths 2"},
+			{To: "wandb", Project: "maths 2", Feed: "main"}, {To: "tensorboard"}}, ""},
 		"unknown":          {[]Tracker{{To: "visdom"}}, "mlflow, tensorboard, trackio, wandb"},
 		"an option":        {[]Tracker{{To: "wandb", Project: "--logdir=/etc"}}, "project"},
 		"control":          {[]Tracker{{To: "wandb", Project: "a\nb"}}, "project"},

@@ -12,8 +12,10 @@ import (
 	"strings"
 )
 
-// CheckWritten refuses a key of a run file, or of the configuration in a run.opened, that is written with an empty value (0, "", an empty list, null) where a key that is left out means another:
-// the empty value would be taken for the default in silence. The tag `absent` of a field says what leaving its key out means. v has the type of the document, and the defaults.
+// CheckWritten refuses a key of a run file, or of the configuration in a run.opened, that is
+// written with an empty value (0, "", an empty list, null) where a key that is left out means
+// another: the empty value would be taken for the default in silence. The tag `absent` of a field
+// says what leaving its key out means. v has the type of the document, and the defaults.
 func CheckWritten(document, v any) error {
 	return checkWritten(document, reflect.Indirect(reflect.ValueOf(v)), "", "")
 }

@@ -10,7 +10,8 @@ import (
 
 // A trainer may submit events of its own feed and policy only.
 func ExampleOutsiderPermissions() {
-	p, err := topology.OutsiderPermissions(topology.Outsider{Name: "torch", Role: topology.RoleTrainer, Run: "demo", Feed: "main", Policy: "small"})
+	p, err := topology.OutsiderPermissions(topology.Outsider{Name: "torch", Role: topology.RoleTrainer, Run: "demo",
+		Feed: "main", Policy: "small"})
 	if err != nil {
 		log.Fatal(err)
 	}

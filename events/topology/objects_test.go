@@ -29,24 +29,31 @@ func TestOutsiderObjects(t *testing.T) {
 		outsider    Outsider
 		read, write string
 	}{
-		{Outsider{Name: "t", Role: RoleTrainer, Run: "r", Feed: "f", Policy: "p"}, "blobs/* rondo-probe/* runs/r/batches/f/* weights/p/* weights/p/files/*", "blobs/* rondo-probe/* weights/p/files/*"},
-		{Outsider{Name: "t", Role: RoleTrainer, Run: "r", Feed: "f"}, "blobs/* rondo-probe/* runs/r/batches/f/*", "blobs/* rondo-probe/*"},
-		{Outsider{Name: "h", Role: RoleHarness, Run: "r"}, "blobs/* rondo-probe/* runs/r/trajectories/*", "blobs/* rondo-probe/* runs/r/trajectories/*"},
+		{Outsider{Name: "t", Role: RoleTrainer, Run: "r", Feed: "f", Policy: "p"},
+			"blobs/* rondo-probe/* runs/r/batches/f/* weights/p/* weights/p/files/*",
+			"blobs/* rondo-probe/* weights/p/files/*"},
+		{Outsider{Name: "t", Role: RoleTrainer, Run: "r", Feed: "f"}, "blobs/* rondo-probe/* runs/r/batches/f/*",
+			"blobs/* rondo-probe/*"},
+		{Outsider{Name: "h", Role: RoleHarness, Run: "r"}, "blobs/* rondo-probe/* runs/r/trajectories/*",
+			"blobs/* rondo-probe/* runs/r/trajectories/*"},
 		{Outsider{Name: "q", Role: RoleProduct, Run: "r"}, "blobs/* rondo-probe/*", "blobs/* rondo-probe/*"},
-		{Outsider{Name: "s", Role: RoleServer, Run: "r", Policy: "p"}, "blobs/* rondo-probe/* weights/p/* weights/p/files/*", "blobs/* rondo-probe/*"},
+		{Outsider{Name: "s", Role: RoleServer, Run: "r", Policy: "p"},
+			"blobs/* rondo-probe/* weights/p/* weights/p/files/*", "blobs/* rondo-probe/*"},
 	} {
 		got, err := OutsiderObjects(test.outsider)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if read, write := strings.Join(got.Read, " "), strings.Join(got.Write, " "); read != test.read || write != test.write {
+		if read, write := strings.Join(got.Read, " "),
+			strings.Join(got.Write, " "); read != test.read || write != test.write {
 			t.Errorf("%+v reads %q and writes %q; want %q and %q", test.outsider, read, write, test.read, test.write)
 		}
 		if len(got.List) > 0 || !slices.Equal(got.Delete, []string{ProbePrefix + "*"}) {
 			t.Errorf("%+v lists %q and deletes %q", test.outsider, got.List, got.Delete)
 		}
 	}
-	for _, hostile := range []Outsider{{Name: "t", Role: RoleHarness, Run: "*"}, {Name: "t", Role: RoleTrainer, Run: "r", Feed: "a/b"}, {Name: "t", Role: "king", Run: "r"}} {
+	for _, hostile := range []Outsider{{Name: "t", Role: RoleHarness, Run: "*"},
+		{Name: "t", Role: RoleTrainer, Run: "r", Feed: "a/b"}, {Name: "t", Role: "king", Run: "r"}} {
 		if got, err := OutsiderObjects(hostile); err == nil {
 			t.Errorf("%+v may do %+v", hostile, got)
 		}
@@ -58,7 +65,8 @@ func TestProcessObjects(t *testing.T) {
 	if err != nil || strings.Join(both.Write, " ") != "blobs/* rondo-probe/* runs/*/batches/*/* runs/*/trajectories/*" {
 		t.Errorf("generator and feeder write %q, %v", both.Write, err)
 	}
-	if admin, err := ProcessObjects(Admin); err != nil || strings.Join(slices.Concat(admin.Read, admin.Write, admin.Delete, admin.List), " ") != "* * * *" {
+	if admin, err := ProcessObjects(Admin); err != nil ||
+		strings.Join(slices.Concat(admin.Read, admin.Write, admin.Delete, admin.List), " ") != "* * * *" {
 		t.Errorf("admin may do %+v, %v", admin, err)
 	}
 	if _, err := ProcessObjects("nobody"); err == nil {

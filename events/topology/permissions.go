@@ -9,10 +9,12 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// This file turns the topology table into what each of its services may do on a NATS server: publish what it states, fetch from
-// its own consumers, and read the log. Outsiders may send submissions and read their own run.
+// This file turns the topology table into what each of its services may do on a NATS server:
+// publish what it states, fetch from its own consumers, and read the log. Outsiders may send
+// submissions and read their own run.
 
-// Permissions are the subjects that a user of the server may publish and subscribe to. What is denied counts more than what is allowed.
+// Permissions are the subjects that a user of the server may publish and subscribe to. What is
+// denied counts more than what is allowed.
 type Permissions struct {
 	Publish     []string `json:"publish"`
 	DenyPublish []string `json:"deny_publish,omitempty"`
@@ -29,7 +31,8 @@ const (
 // ServiceInbox is the prefix of a service's inboxes.
 func ServiceInbox(service string) string { return inboxPrefix + service }
 
-// Participants are the outsiders that come with Rondo: they fold or consume nothing that decides, and submit every fact to the intake.
+// Participants are the outsiders that come with Rondo: they fold or consume nothing that decides,
+// and submit every fact to the intake.
 const (
 	Policy  = "policy"
 	Trainer = "trainer"
@@ -58,12 +61,17 @@ type ParticipantSpec struct {
 
 // Participants is the table of outsiders that come with Rondo.
 var Participants = []ParticipantSpec{
-	{Name: Policy, States: []events.Type{events.WeightsActivatedType}, Follows: []events.Type{events.WeightsPublishedType}, Purpose: "serves the built-in policy"},
-	{Name: Trainer, States: []events.Type{events.BatchConsumedType, events.BatchCheckpointedType, events.BatchRewoundType, events.WeightsSubmittedType},
+	{Name: Policy, States: []events.Type{events.WeightsActivatedType},
+		Follows: []events.Type{events.WeightsPublishedType}, Purpose: "serves the built-in policy"},
+	{Name: Trainer, States: []events.Type{events.BatchConsumedType, events.BatchCheckpointedType,
+		events.BatchRewoundType, events.WeightsSubmittedType},
 		Follows: []events.Type{events.BatchReadyType}, Purpose: "the reference trainer"},
-	{Name: Gateway, States: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.TurnSampledType, events.WorkspaceCalledType, events.RolloutFinishedType, events.RolloutScoredType,
-		events.RolloutFailedType}, Follows: []events.Type{events.WorkspaceAnsweredType}, Purpose: "records what foreign harnesses do"},
-	{Name: Dashboard, States: []events.Type{events.RunPausedType, events.RunResumedType, events.RunClosedType, events.MarkRecordedType}, Folds: true, Redrives: true,
+	{Name: Gateway, States: []events.Type{events.GroupOpenedType, events.RolloutStartedType, events.TurnSampledType,
+		events.WorkspaceCalledType, events.RolloutFinishedType, events.RolloutScoredType,
+		events.RolloutFailedType}, Follows: []events.Type{events.WorkspaceAnsweredType},
+		Purpose: "records what foreign harnesses do"},
+	{Name: Dashboard, States: []events.Type{events.RunPausedType, events.RunResumedType, events.RunClosedType,
+		events.MarkRecordedType}, Folds: true, Redrives: true,
 		Subscribes: []string{PresenceSubject + "*.*", MirrorSubject + "*.*"},
 		Purpose:    "shows runs on pages; for who shows its token it pauses, resumes and cancels them, marks rollouts, and submits dead letters again"},
 }
@@ -71,8 +79,8 @@ var Participants = []ParticipantSpec{
 // apiPrefix begins requests to JetStream.
 const apiPrefix = "$JS.API."
 
-// InDomain adds the same rights over JetStream under a domain's name. A server without JetStream of its own puts the name into its clients' requests before
-// it looks at their rights.
+// InDomain adds the same rights over JetStream under a domain's name. A server without JetStream of
+// its own puts the name into its clients' requests before it looks at their rights.
 func (p Permissions) InDomain(domain string) Permissions {
 	both := func(subjects []string) []string {
 		all := slices.Clone(subjects)
@@ -90,7 +98,8 @@ func (p Permissions) InDomain(domain string) Permissions {
 // anyRun stands for every run in a subject; it also matches the catalogue.
 const anyRun = "*"
 
-// statedOn are the subjects on which facts of a type stand, and those that the same wildcards match and that are not meant.
+// statedOn are the subjects on which facts of a type stand, and those that the same wildcards
+// match and that are not meant.
 func statedOn(t events.Type) (allow, deny string) {
 	in := func(run string) string {
 		route := ""
@@ -135,8 +144,9 @@ func (g *grants) states(types []events.Type) {
 	}
 }
 
-// reads lets a user look at the log: at single facts of every run, and, by consumers that the server pushes to the user's inbox, at the
-// catalogue's openings, which everybody follows. Other streams must be named.
+// reads lets a user look at the log: at single facts of every run, and, by consumers that the
+// server pushes to the user's inbox, at the catalogue's openings, which everybody follows.
+// Other streams must be named.
 func (g *grants) reads(others ...string) {
 	g.publish("$JS.API.STREAM.INFO.*", "$JS.API.STREAM.MSG.GET.*", "$JS.API.DIRECT.GET.*")
 	for _, stream := range []string{events.IntakeStream, events.DeadStream, LeaseStream} {
@@ -158,8 +168,8 @@ func (g *grants) reads(others ...string) {
 	g.publish("$JS.FC.>")
 }
 
-// follows lets a user make consumers under names of his own that push what a filter selects ("": everything) of a stream. Existing
-// consumers keep their names to themselves: see denyConsumers.
+// follows lets a user make consumers under names of his own that push what a filter selects ("":
+// everything) of a stream. Existing consumers keep their names to themselves: see denyConsumers.
 func (g *grants) follows(stream, filter string) {
 	create := "$JS.API.CONSUMER.CREATE." + stream + ".*"
 	if filter != "" {
@@ -176,7 +186,8 @@ func (c ConsumerSpec) streamToken() string {
 	return c.Stream
 }
 
-// nameToken is a consumer's name, or * for those of routed types and of queues: a wildcard stands for whole tokens only.
+// nameToken is a consumer's name, or * for those of routed types and of queues: a wildcard
+// stands for whole tokens only.
 func (c ConsumerSpec) nameToken() string {
 	if strings.Contains(c.Name, routePlaceholder) || c.Shared() {
 		return anyRun
@@ -197,7 +208,8 @@ func (c ConsumerSpec) filterTokens() string {
 	return f
 }
 
-// consumes lets a service make its consumers, fetch from them and acknowledge, and ask how far they are.
+// consumes lets a service make its consumers, fetch from them and acknowledge,
+// and ask how far they are.
 func (g *grants) consumes(service string) {
 	for _, c := range ConsumersOf(service) {
 		create := "$JS.API.CONSUMER.CREATE." + c.streamToken() + "." + c.nameToken()
@@ -210,18 +222,22 @@ func (g *grants) consumes(service string) {
 		if c.Shared() {
 			g.publish(consumerDelete+c.Stream+".*", "$JS.API.CONSUMER.CREATE."+c.Stream+"."+c.ForStrangers(nil).Name)
 		}
-		g.publish(create, "$JS.API.CONSUMER.INFO."+c.streamToken()+"."+c.nameToken(), "$JS.API.CONSUMER.MSG.NEXT."+c.streamToken()+"."+c.nameToken(), "$JS.ACK."+c.streamToken()+"."+c.nameToken()+".>")
+		g.publish(create, "$JS.API.CONSUMER.INFO."+c.streamToken()+"."+c.nameToken(),
+			"$JS.API.CONSUMER.MSG.NEXT."+c.streamToken()+"."+c.nameToken(),
+			"$JS.ACK."+c.streamToken()+"."+c.nameToken()+".>")
 	}
 }
 
-// denyConsumers keeps a user away from the consumers of all services but one ("": of all): from changing them, fetching and
-// acknowledging. Consumers of routed types have names that no wildcard can tell; only their own service may use unknown names.
+// denyConsumers keeps a user away from the consumers of all services but one ("": of all): from
+// changing them, fetching and acknowledging. Consumers of routed types have names that no wildcard
+// can tell; only their own service may use unknown names.
 func (g *grants) denyConsumers(service string) {
 	for _, c := range Consumers {
 		create := "$JS.API.CONSUMER.CREATE." + anyRun + "." + c.Name
 		switch {
 		case c.Shared() && c.Service != service: // all consumers of its stream are its service's
-			g.deny("$JS.API.CONSUMER.CREATE."+c.Stream+".>", consumerDelete+c.Stream+".*", "$JS.API.CONSUMER.MSG.NEXT."+c.Stream+".>", "$JS.ACK."+c.Stream+".>")
+			g.deny("$JS.API.CONSUMER.CREATE."+c.Stream+".>", consumerDelete+c.Stream+".*",
+				"$JS.API.CONSUMER.MSG.NEXT."+c.Stream+".>", "$JS.ACK."+c.Stream+".>")
 			continue
 		case c.nameToken() == anyRun:
 			continue
@@ -238,7 +254,8 @@ func (g *grants) denyConsumers(service string) {
 	}
 }
 
-// leases lets a service that decides make the bucket of leases, and hold its lease in any run, or one for each feed of it.
+// leases lets a service that decides make the bucket of leases, and hold its lease in any run, or
+// one for each feed of it.
 func (g *grants) leases(service string) {
 	key := "$KV." + LeaseBucket + ".*." + service
 	g.publish("$JS.API.INFO", "$JS.API.STREAM.CREATE."+LeaseStream, "$JS.API.STREAM.UPDATE."+LeaseStream)

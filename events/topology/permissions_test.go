@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// Who is in the table has permissions, nobody may publish everything, and each hears nothing but its own inbox and what the table says.
+// Who is in the table has permissions, nobody may publish everything, and each hears nothing but
+// its own inbox and what the table says.
 func TestServicePermissions(t *testing.T) {
 	var names []string
 	for _, s := range Services {
@@ -24,7 +25,8 @@ func TestServicePermissions(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, subject := range p.Publish {
-			if subject == ">" || strings.HasPrefix(subject, "*") || strings.HasPrefix(subject, "rondo.>") || strings.HasPrefix(subject, "rondo.v1.>") || strings.HasPrefix(subject, "$JS.API.>") {
+			if subject == ">" || strings.HasPrefix(subject, "*") || strings.HasPrefix(subject, "rondo.>") ||
+				strings.HasPrefix(subject, "rondo.v1.>") || strings.HasPrefix(subject, "$JS.API.>") {
 				t.Errorf("%s may publish %s", name, subject)
 			}
 		}
@@ -39,7 +41,8 @@ func TestServicePermissions(t *testing.T) {
 		t.Error("a process of no service has permissions")
 	}
 	both, err := ProcessPermissions(Generator, Scorer)
-	if err != nil || slices.ContainsFunc(both.DenyPublish, func(s string) bool { return strings.Contains(s, "scorer-v1") && strings.Contains(s, "NEXT") }) {
+	if err != nil || slices.ContainsFunc(both.DenyPublish,
+		func(s string) bool { return strings.Contains(s, "scorer-v1") && strings.Contains(s, "NEXT") }) {
 		t.Errorf("a process of two services is denied what one of them does: %v, %q", err, both.DenyPublish)
 	}
 }
@@ -68,7 +71,8 @@ func TestOutsiderPermissions(t *testing.T) {
 			t.Errorf("an outsider of run %q", run)
 		}
 	}
-	// An outsider's permissions travel in the line in which its client says who it is, of which servers take 4096 bytes.
+	// An outsider's permissions travel in the line in which its client says who it is, of which
+	// servers take 4096 bytes.
 	long := strings.Repeat("x", 64)
 	for _, role := range Roles {
 		p, err := OutsiderPermissions(Outsider{Name: long, Role: role.Role, Run: long, Feed: long, Policy: long})
@@ -81,16 +85,20 @@ func TestOutsiderPermissions(t *testing.T) {
 	}
 }
 
-// TestInDomain: what is allowed and what is denied holds for requests with the domain's name, too, and nothing else is added.
+// TestInDomain: what is allowed and what is denied holds for requests with the domain's name, too,
+// and nothing else is added.
 func TestInDomain(t *testing.T) {
-	plain := Permissions{Publish: []string{"$JS.API.STREAM.INFO.*", "$JS.ACK.>", "rondo.v1.*.turn.*.sampled"}, DenyPublish: []string{"$JS.API.STREAM.PURGE.X"}, Subscribe: []string{"_INBOX.far.>"}}
-	want := Permissions{Publish: append(slices.Clone(plain.Publish), "$JS.home.API.STREAM.INFO.*"), DenyPublish: append(slices.Clone(plain.DenyPublish), "$JS.home.API.STREAM.PURGE.X"), Subscribe: plain.Subscribe}
+	plain := Permissions{Publish: []string{"$JS.API.STREAM.INFO.*", "$JS.ACK.>", "rondo.v1.*.turn.*.sampled"},
+		DenyPublish: []string{"$JS.API.STREAM.PURGE.X"}, Subscribe: []string{"_INBOX.far.>"}}
+	want := Permissions{Publish: append(slices.Clone(plain.Publish), "$JS.home.API.STREAM.INFO.*"),
+		DenyPublish: append(slices.Clone(plain.DenyPublish), "$JS.home.API.STREAM.PURGE.X"), Subscribe: plain.Subscribe}
 	if got := plain.InDomain("home"); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
-// TestWhoOpensGroupsStatesTheirRollouts: a list of facts has the subject of a group's opening, so whoever may publish there states the others, too.
+// TestWhoOpensGroupsStatesTheirRollouts: a list of facts has the subject of a group's opening, so
+// whoever may publish there states the others, too.
 func TestWhoOpensGroupsStatesTheirRollouts(t *testing.T) {
 	states := map[string][]events.Type{}
 	for _, r := range Roles {
@@ -105,7 +113,8 @@ func TestWhoOpensGroupsStatesTheirRollouts(t *testing.T) {
 			continue
 		}
 		opens++
-		for _, typ := range []events.Type{events.RolloutStartedType, events.RolloutFinishedType, events.RolloutScoredType, events.RolloutFailedType} {
+		for _, typ := range []events.Type{events.RolloutStartedType, events.RolloutFinishedType,
+			events.RolloutScoredType, events.RolloutFailedType} {
 			if !slices.Contains(types, typ) {
 				t.Errorf("%s may open groups, and could state %s in a list", who, typ)
 			}

@@ -10,8 +10,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Statements from outside name objects. A reference is checked here before anybody opens the object: the answer to a wrong
-// reference must not tell anything about an object that its sender could not read.
+// Statements from outside name objects. A reference is checked here before anybody opens
+// the object: the answer to a wrong reference must not tell anything about an object that
+// its sender could not read.
 
 // blobPrefix begins the keys of objects that everybody may write, and read by digest.
 const blobPrefix = "blobs/"
@@ -23,9 +24,9 @@ const (
 	weightFiles = "weights/" + policyMark + filesFolder
 )
 
-// CheckReferences reports the first reference of a statement from outside that lies where the roles that state such facts may not
-// write, or whose key is not made of its digest. The document is the statement's body as JSON. The error quotes the
-// statement alone: the store is not asked.
+// CheckReferences reports the first reference of a statement from outside that lies where the roles
+// that state such facts may not write, or whose key is not made of its digest. The document is the
+// statement's body as JSON. The error quotes the statement alone: the store is not asked.
 func CheckReferences(t events.Type, run, entity string, document []byte) error {
 	refs, err := storage.References(document)
 	if err != nil {
@@ -43,7 +44,8 @@ func CheckReferences(t events.Type, run, entity string, document []byte) error {
 // CheckBlob reports whether a reference names a blob under its own digest.
 func CheckBlob(ref storage.Ref) error { return checkReference(ref, []string{blobPrefix}) }
 
-// CheckWeights reports whether a reference names a blob, or a file of a policy's weights, under its own digest.
+// CheckWeights reports whether a reference names a blob, or a file of a policy's
+// weights, under its own digest.
 func CheckWeights(ref storage.Ref, policy string) error {
 	return checkReference(ref, []string{blobPrefix, strings.ReplaceAll(weightFiles, policyMark, policy)})
 }
@@ -54,13 +56,18 @@ func IsBlob(key string) bool {
 	return len(digest) == 64 && key == storage.BlobKey(digest)
 }
 
-// statedPrefixes are the prefixes of the objects that a statement of a type about a run may name: those that everybody may write, and
-// those of the roles that state the type. An entity of weights is a policy.
+// statedPrefixes are the prefixes of the objects that a statement of a type about a run may
+// name: those that everybody may write, and those of the roles that state the type. An
+// entity of weights is a policy.
 func statedPrefixes(t events.Type, run, entity string) []string {
 	var places []string
 	for _, s := range Objects {
-		role := slices.ContainsFunc(Roles, func(r RoleSpec) bool { return slices.Contains(r.States, t) && slices.Contains(s.RoleWrites, r.Role) })
-		if s.Prefix != ProbePrefix && (s.Prefix != weightFiles || t == events.WeightsSubmittedType) && (role || slices.Contains(s.Writes, Anybody)) {
+		role := slices.ContainsFunc(Roles, func(r RoleSpec) bool {
+			return slices.Contains(r.States, t) &&
+				slices.Contains(s.RoleWrites, r.Role)
+		})
+		if s.Prefix != ProbePrefix && (s.Prefix != weightFiles || t == events.WeightsSubmittedType) &&
+			(role || slices.Contains(s.Writes, Anybody)) {
 			places = append(places, strings.NewReplacer("<run>", run, policyMark, entity).Replace(s.Prefix))
 		}
 	}

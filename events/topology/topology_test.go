@@ -22,7 +22,8 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%s has no payload of its own", typ)
 		}
 	}
-	if unknown := events.Type("rollout.teleported"); unknown.IsDefined() || unknown.FromOutside() || unknown.Routed() || events.Payload(unknown) != nil {
+	if unknown := events.Type("rollout.teleported"); unknown.IsDefined() || unknown.FromOutside() || unknown.Routed() ||
+		events.Payload(unknown) != nil {
 		t.Error("an unknown type is known")
 	}
 }
@@ -43,7 +44,8 @@ func TestStreams(t *testing.T) {
 			t.Errorf("stream %s is of run %q", name, run)
 		}
 	}
-	if s := Stream("RONDO_r"); s.Name != "RONDO_r" || !slices.Equal(s.Subjects, []string{"rondo.v1.r.>"}) || s.WorkQueue {
+	if s := Stream("RONDO_r"); s.Name != "RONDO_r" ||
+		!slices.Equal(s.Subjects, []string{"rondo.v1.r.>"}) || s.WorkQueue {
 		t.Errorf("stream of a run: %+v", s)
 	}
 	for _, s := range Streams {
@@ -107,7 +109,8 @@ func TestConsumers(t *testing.T) {
 				t.Errorf("%s with filter %s gets %s: %v", c.Name, c.Filter("pool-a"), e.Subject(), got)
 			}
 		}
-		if other := (events.Event{Run: run, Type: c.Type, Entity: "x", Route: runfile.RouteFinal}); c.Type.Routed() && matches(c.Filter("pool-a"), other.Subject()) {
+		if other := (events.Event{Run: run, Type: c.Type, Entity: "x", Route: runfile.RouteFinal}); c.Type.Routed() &&
+			matches(c.Filter("pool-a"), other.Subject()) {
 			t.Errorf("%s gets what is for another route: %s", c.Name, other.Subject())
 		}
 	}
@@ -141,17 +144,23 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestQueues: each submission is in one queue, which another run's, another kind's and another policy's are not in, and no two queues select the same.
+// TestQueues: each submission is in one queue, which another run's, another kind's and another
+// policy's are not in, and no two queues select the same.
 func TestQueues(t *testing.T) {
 	subjects := map[string]string{
-		"rondo.in.r.batch.trainer.consumed": "r+batch", "rondo.in.r.batch.second.rewound": "r+batch", "rondo.in.r.query.*.submitted": "r+query", "rondo.in.other.batch.trainer.consumed": "other+batch",
-		"rondo.in.r.rollout.x1-0.scored": "r+rollout", "rondo.in.fresh.run.fresh.opened": "fresh+run", "rondo.in.r.batch": "", "rondo.in.r": "", "rondo.in.r.batch.x.y.z": "r+batch",
-		"rondo.in._.weights.small.submitted": "_+weights+small", "rondo.in._.weights.large.submitted": "_+weights+large", "rondo.in._.weights.small": "", "rondo.in._.weights.a b.submitted": "",
+		"rondo.in.r.batch.trainer.consumed": "r+batch", "rondo.in.r.batch.second.rewound": "r+batch",
+		"rondo.in.r.query.*.submitted": "r+query", "rondo.in.other.batch.trainer.consumed": "other+batch",
+		"rondo.in.r.rollout.x1-0.scored": "r+rollout", "rondo.in.fresh.run.fresh.opened": "fresh+run",
+		"rondo.in.r.batch": "", "rondo.in.r": "", "rondo.in.r.batch.x.y.z": "r+batch",
+		"rondo.in._.weights.small.submitted": "_+weights+small",
+		"rondo.in._.weights.large.submitted": "_+weights+large", "rondo.in._.weights.small": "",
+		"rondo.in._.weights.a b.submitted": "",
 	}
 	queues := map[string]Queue{}
 	for subject, want := range subjects {
 		q, ok := QueueOf(subject)
-		if !ok || !matches(q.Filter, subject) || want != "" && q.Name != want || want == "" && !strings.HasPrefix(q.Name, "other+") {
+		if !ok || !matches(q.Filter, subject) || want != "" && q.Name != want ||
+			want == "" && !strings.HasPrefix(q.Name, "other+") {
 			t.Errorf("%s is in %+v, %v", subject, q, ok)
 		}
 		if earlier, known := queues[q.Name]; known && earlier != q {
@@ -167,7 +176,8 @@ func TestQueues(t *testing.T) {
 			}
 		}
 	}
-	for _, subject := range []string{"rondo.in.*.batch.trainer.consumed", "rondo.in.r.*.x.y", "rondo.in.r.>", "rondo.in._.weights.*.submitted"} {
+	for _, subject := range []string{"rondo.in.*.batch.trainer.consumed", "rondo.in.r.*.x.y", "rondo.in.r.>",
+		"rondo.in._.weights.*.submitted"} {
 		if q, ok := QueueOf(subject); ok {
 			t.Errorf("%s, which selects others too, is in %+v", subject, q)
 		}

@@ -19,11 +19,13 @@ import (
 	"github.com/rondo-rl/rondo/wording"
 )
 
-// Strict is Unmarshal and CheckScalars for a file of settings, in which a key that nothing reads is an error, too.
+// Strict is Unmarshal and CheckScalars for a file of settings, in which a key that
+// nothing reads is an error, too.
 func Strict(text []byte, v any) error {
 	err := Unmarshal(text, v, yaml.Strict())
 	if unknown := (*yaml.UnknownFieldError)(nil); errors.As(err, &unknown) {
-		return wording.Reworded(err, unknown.GetMessage(), unknown.GetMessage()+suggestion(text, reflect.TypeOf(v), unknown.GetToken().Value))
+		return wording.Reworded(err, unknown.GetMessage(),
+			unknown.GetMessage()+suggestion(text, reflect.TypeOf(v), unknown.GetToken().Value))
 	}
 	if err != nil {
 		return err
@@ -31,7 +33,8 @@ func Strict(text []byte, v any) error {
 	return CheckScalars(text, v)
 }
 
-// suggestion ends the sentence about a key that nothing reads with the one that is near to it in the same mapping.
+// suggestion ends the sentence about a key that nothing reads with the one that is near
+// to it in the same mapping.
 func suggestion(text []byte, t reflect.Type, key string) string {
 	var written any
 	if Unmarshal(text, &written) != nil {
@@ -40,7 +43,8 @@ func suggestion(text []byte, t reflect.Type, key string) string {
 	return wording.Suggestion(key, besides(written, t, key))
 }
 
-// besides are the keys that are known where a text has one that is not: nil where the text does not have that.
+// besides are the keys that are known where a text has one that is not: nil where the
+// text does not have that.
 func besides(value any, t reflect.Type, key string) []string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -84,7 +88,8 @@ func keysOf(mapping reflect.Type) (keys []string) {
 	return keys
 }
 
-// CheckScalars refuses a text of which v holds other values than are written: the decoder cuts 8.7 to 8 for an integer, reads 010 as 8, and makes the text "1.1" of 1.10. The error does not show
+// CheckScalars refuses a text of which v holds other values than are written: the decoder cuts 8.7
+// to 8 for an integer, reads 010 as 8, and makes the text "1.1" of 1.10. The error does not show
 // the value, which may be a key.
 func CheckScalars(text []byte, v any) error {
 	for _, t := range lexer.Tokenize(string(text)) {

@@ -1,5 +1,6 @@
-// Package yamltext reads YAML that a user or a task pack hands in, within bounds. A text of a few hundred bytes may stand for
-// gigabytes, as an alias repeats what its anchor holds, and nesting takes stack.
+// Package yamltext reads YAML that a user or a task pack hands in, within bounds. A text of
+// a few hundred bytes may stand for gigabytes, as an alias repeats what its anchor holds,
+// and nesting takes stack.
 package yamltext
 
 import (
@@ -71,7 +72,8 @@ func check(text []byte) error {
 	}
 	switch {
 	case total.nodes > maxNodes || total.repeated > maxTwice:
-		return fmt.Errorf("%w: its aliases repeat more than %d values: write them out, or use fewer", ErrTooMuch, maxTwice)
+		return fmt.Errorf("%w: its aliases repeat more than %d values: write them out, or use fewer", ErrTooMuch,
+			maxTwice)
 	case total.depth > maxDepth:
 		return tooDeep()
 	}

@@ -22,7 +22,8 @@ func laughs(lines int, list func(alias string) string) string {
 	return text
 }
 
-// TestBombs: a text that stands for much more than it is, or nests without end, is refused before it takes memory.
+// TestBombs: a text that stands for much more than it is, or nests without end, is
+// refused before it takes memory.
 func TestBombs(t *testing.T) {
 	inFlow := func(alias string) string { return "[" + strings.Repeat(alias+", ", 8) + alias + "]" }
 	inMap := func(alias string) string {
@@ -34,11 +35,12 @@ func TestBombs(t *testing.T) {
 	}
 	merged := func(alias string) string { return "\n  <<: " + alias + "\n  x: " + alias + "\n  y: " + alias }
 	for name, text := range map[string]string{
-		"lists":              laughs(9, inFlow),
-		"mappings":           laughs(9, inMap),
-		"merges":             strings.Replace(laughs(20, merged), "[lol, lol, lol]", "{a: 1}", 1),
-		"one long text":      "a: &a " + strings.Repeat("x", 100000) + "\nb: [" + strings.Repeat("*a, ", 100) + "*a]\n",
-		"the bomb alone":     "- &a [x, x, x, x, x, x, x, x]\n" + strings.Repeat("- &a [*a, *a, *a, *a, *a, *a, *a, *a]\n", 12),
+		"lists":         laughs(9, inFlow),
+		"mappings":      laughs(9, inMap),
+		"merges":        strings.Replace(laughs(20, merged), "[lol, lol, lol]", "{a: 1}", 1),
+		"one long text": "a: &a " + strings.Repeat("x", 100000) + "\nb: [" + strings.Repeat("*a, ", 100) + "*a]\n",
+		"the bomb alone": "- &a [x, x, x, x, x, x, x, x]\n" +
+			strings.Repeat("- &a [*a, *a, *a, *a, *a, *a, *a, *a]\n", 12),
 		"deep flow lists":    strings.Repeat("[", 500000),
 		"deep flow maps":     strings.Repeat("{a: ", 200000),
 		"deep block lists":   strings.Repeat("- ", 400000) + "x",

@@ -19,14 +19,16 @@ var (
 	BatchKind    = events.BatchReadyType.Kind()
 )
 
-// ChainsOf reads the chains of a rollout, its group, its feedback and its marks, and the batches that hold its group, by kind, from the run's
-// stream or, when that is gone, from its archive.
+// ChainsOf reads the chains of a rollout, its group, its feedback and its marks, and the batches
+// that hold its group, by kind, from the run's stream or, when that is gone, from its archive.
 func ChainsOf(ctx context.Context, log eventlog.Reader, run, rollout string) (map[string][]events.Event, error) {
 	return chainsOf(ctx, log, run, rollout, nil, true)
 }
 
-// chainsOf leaves the batches out where nobody wants them. Of a run with certain feeds it reads no further than to the last of their batches.
-func chainsOf(ctx context.Context, log eventlog.Reader, run, rollout string, feeds []runfile.Feed, batches bool) (map[string][]events.Event, error) {
+// chainsOf leaves the batches out where nobody wants them. Of a run with certain feeds it reads no
+// further than to the last of their batches.
+func chainsOf(ctx context.Context, log eventlog.Reader, run, rollout string, feeds []runfile.Feed,
+	batches bool) (map[string][]events.Event, error) {
 	group := events.GroupOf(rollout)
 	entities := map[string]string{RolloutKind: rollout, GroupKind: group, FeedbackKind: rollout, MarkKind: rollout}
 	chains := map[string][]events.Event{}
@@ -64,7 +66,8 @@ func chainsOf(ctx context.Context, log eventlog.Reader, run, rollout string, fee
 	return chains, err
 }
 
-// holds reports whether an event is a batch with a group. An event that cannot be read has none; its reader reports the error.
+// holds reports whether an event is a batch with a group. An event that cannot be read has none;
+// its reader reports the error.
 func holds(e events.Event, group string) bool {
 	if e.Type != events.BatchReadyType {
 		return false
@@ -74,7 +77,8 @@ func holds(e events.Event, group string) bool {
 }
 
 // batchesOf reads the batches that hold a group, of which the links are given.
-func batchesOf(ctx context.Context, log eventlog.Reader, run string, links []events.Event, feeds []runfile.Feed) (found []events.Event, err error) {
+func batchesOf(ctx context.Context, log eventlog.Reader, run string, links []events.Event,
+	feeds []runfile.Feed) (found []events.Event, err error) {
 	at := slices.IndexFunc(links, func(e events.Event) bool { return e.Type == events.GroupCompletedType })
 	if at < 0 {
 		return nil, nil

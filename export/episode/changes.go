@@ -37,7 +37,8 @@ func Changes(ctx context.Context, store storage.Store, snapshot storage.Ref, bef
 	return difference.Compare(stored(&snapshot), stored(before), stored(after), most)
 }
 
-// LastWorkspace is the workspace that a rollout has left, as far as it has come; nil is the task's snapshot.
+// LastWorkspace is the workspace that a rollout has left, as far as it has come;
+// nil is the task's snapshot.
 func LastWorkspace(r *events.Rollout) *storage.Ref {
 	if r.Finished != nil && r.Finished.Workspace != nil {
 		return r.Finished.Workspace

@@ -1,4 +1,5 @@
-// Package episode reads what log and store have about one rollout: its chains, its trajectory and its place in batches.
+// Package episode reads what log and store have about one rollout: its chains, its trajectory
+// and its place in batches.
 package episode
 
 import (
@@ -135,7 +136,8 @@ func Read(ctx context.Context, log eventlog.Reader, run, rollout string, most Bo
 
 // readChains notes what is not part of the folded rollout.
 func (s *Episode) readChains(chains map[string][]events.Event) error {
-	for _, e := range slices.Concat(chains[RolloutKind], chains[FeedbackKind], chains[MarkKind], chains[GroupKind], chains[BatchKind]) {
+	for _, e := range slices.Concat(chains[RolloutKind], chains[FeedbackKind], chains[MarkKind],
+		chains[GroupKind], chains[BatchKind]) {
 		var err error
 		switch e.Type {
 		case events.RolloutRetriedType:
@@ -226,7 +228,8 @@ func (s *Episode) readBatch(e events.Event) error {
 // unfinished lays out what the log has of a rollout that has no trajectory file.
 func (s *Episode) unfinished(cfg runfile.RunConfig) *storage.Trajectory {
 	r := &s.Rollout
-	t := &storage.Trajectory{Run: r.Run, Group: r.Started.Group, Rollout: r.ID, Task: r.Started.Task, DispatchVersion: r.Started.PolicyVersion}
+	t := &storage.Trajectory{Run: r.Run, Group: r.Started.Group, Rollout: r.ID, Task: r.Started.Task,
+		DispatchVersion: r.Started.PolicyVersion}
 	if task, err := cfg.Task(r.Started.Task); err == nil {
 		t.Messages = append(t.Messages, storage.Message{Role: "user", Content: task.Instruction, PolicyVersion: -1})
 	}
@@ -236,9 +239,12 @@ func (s *Episode) unfinished(cfg runfile.RunConfig) *storage.Trajectory {
 			segment++
 		}
 		m := storage.Message{
-			Turn: int32(turn.Turn), Segment: max(segment, 0), Role: "assistant", Content: turn.Content, TokenIDs: turn.TokenIDs, Logprobs: turn.Logprobs,
-			LossMask: slices.Repeat([]bool{turn.MaskedBy() == ""}, len(turn.TokenIDs)), PolicyVersion: turn.PolicyVersion, Versions: turn.RowVersions(), FinishReason: turn.FinishReason,
-			StartedAt: turn.StartedAt, Duration: time.Duration(turn.LatencyMS * float64(time.Millisecond)), ToolCalls: callsText(turn.ToolCalls),
+			Turn: int32(turn.Turn), Segment: max(segment, 0), Role: "assistant", Content: turn.Content,
+			TokenIDs: turn.TokenIDs, Logprobs: turn.Logprobs,
+			LossMask:      slices.Repeat([]bool{turn.MaskedBy() == ""}, len(turn.TokenIDs)),
+			PolicyVersion: turn.PolicyVersion, Versions: turn.RowVersions(), FinishReason: turn.FinishReason,
+			StartedAt: turn.StartedAt, Duration: time.Duration(turn.LatencyMS * float64(time.Millisecond)),
+			ToolCalls: callsText(turn.ToolCalls),
 		}
 		if turn.Reasoning != nil {
 			m.Reasoning = turn.Reasoning.Text
@@ -249,8 +255,10 @@ func (s *Episode) unfinished(cfg runfile.RunConfig) *storage.Trajectory {
 		}
 		t.Messages = append(t.Messages, m)
 		for _, result := range r.Tools.Answer(turn.Turn).Results {
-			t.Messages = append(t.Messages, storage.Message{Turn: m.Turn, Segment: m.Segment, Role: "tool", Name: result.Name, ToolCallID: result.CallID, Content: result.Content,
-				PolicyVersion: -1, StartedAt: result.StartedAt, Duration: time.Duration(result.DurationMS * float64(time.Millisecond))})
+			t.Messages = append(t.Messages, storage.Message{Turn: m.Turn, Segment: m.Segment, Role: "tool",
+				Name: result.Name, ToolCallID: result.CallID, Content: result.Content,
+				PolicyVersion: -1, StartedAt: result.StartedAt,
+				Duration: time.Duration(result.DurationMS * float64(time.Millisecond))})
 		}
 	}
 	for i := range t.Messages {
@@ -281,7 +289,8 @@ func annotation(a events.RolloutAnnotated) string {
 // hints are the remarks of a hinter, one for each span.
 func hints(h events.RolloutHinted) (remarks []string) {
 	for _, hint := range h.Hints {
-		remarks = append(remarks, fmt.Sprintf("hint of %s about tokens %d to %d of sample %d: %s", h.By, hint.Start, hint.Start+hint.Length-1, hint.Sample, hint.Text))
+		remarks = append(remarks, fmt.Sprintf("hint of %s about tokens %d to %d of sample %d: %s", h.By, hint.Start,
+			hint.Start+hint.Length-1, hint.Sample, hint.Text))
 	}
 	if len(remarks) == 0 {
 		remarks = []string{fmt.Sprintf("%s found nothing to give a hint about", h.By)}

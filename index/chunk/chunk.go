@@ -1,6 +1,8 @@
-// Package chunk cuts source files into pieces of about 1500 bytes, along their declarations and statements, for an index.
+// Package chunk cuts source files into pieces of about 1500 bytes, along their declarations and
+// statements, for an index.
 //
-// Every byte of a file that is not blank is in exactly one chunk. The chunks of a file depend on its path and content alone.
+// Every byte of a file that is not blank is in exactly one chunk. The chunks of a file depend on
+// its path and content alone.
 package chunk
 
 import (
@@ -12,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/index/source"
 )
 
-// Version is part of an index's identity. It changes whenever chunks come out otherwise than before.
+// Version is part of an index's identity. It changes whenever chunks come
+// out otherwise than before.
 const Version = 2
 
 // Sizes in bytes of a file's text, without the symbols.
@@ -22,8 +25,8 @@ const (
 	tiny    = 120  // what is joined to a neighbour even so
 	Max     = 2250 // of any chunk: a declaration up to here stays whole
 	MaxFile = 16 << 20
-	// MaxChunks bounds the chunks of one file. Two neighbours are seldom together smaller than small, so that a file of
-	// a mebibyte stays far below.
+	// MaxChunks bounds the chunks of one file. Two neighbours are seldom together smaller than
+	// small, so that a file of a mebibyte stays far below.
 	MaxChunks = 20_000
 
 	maxSymbols = 300
@@ -33,8 +36,8 @@ const (
 type Chunk struct {
 	Start, End          int // bytes of the file, the end not included
 	FirstLine, LastLine int // from 1, the last included
-	// Symbols names the declarations that the chunk holds or is in, "" for none. An embedder reads it before the text; the path
-	// it does not read, so that a file that moves keeps its vectors.
+	// Symbols names the declarations that the chunk holds or is in, "" for none. An embedder reads
+	// it before the text; the path it does not read, so that a file that moves keeps its vectors.
 	Symbols string
 	Text    string // valid UTF-8: other bytes are replaced
 }
@@ -67,7 +70,8 @@ func Split(path string, content []byte) ([]Chunk, error) {
 		first, last := lineAt(lines, p.start), lineAt(lines, p.end-1)
 		chunks = append(chunks, Chunk{
 			Start: p.start, End: p.end, FirstLine: first + 1, LastLine: last + 1,
-			Symbols: symbols(lines[first : last+1]), Text: strings.ToValidUTF8(string(content[p.start:p.end]), "\ufffd"),
+			Symbols: symbols(lines[first : last+1]), Text: strings.ToValidUTF8(string(content[p.start:p.end]),
+				"\ufffd"),
 		})
 	}
 	return chunks, nil

@@ -38,10 +38,12 @@ func check(t testing.TB, path string, content []byte) []Chunk {
 		if c.LastLine != lines {
 			t.Fatalf("%s: chunk %d ends in line %d, not %d", path, i, lines, c.LastLine)
 		}
-		if isBlank(content[c.Start:c.End]) || !utf8.ValidString(c.Text) || valid && c.Text != string(content[c.Start:c.End]) {
+		if isBlank(content[c.Start:c.End]) || !utf8.ValidString(c.Text) ||
+			valid && c.Text != string(content[c.Start:c.End]) {
 			t.Fatalf("%s: the text of chunk %d is %q", path, i, c.Text)
 		}
-		if !utf8.ValidString(c.Symbols) || len(c.Symbols) > maxSymbols || strings.ContainsAny(c.Symbols, "\n\r\x00\x1b") {
+		if !utf8.ValidString(c.Symbols) || len(c.Symbols) > maxSymbols ||
+			strings.ContainsAny(c.Symbols, "\n\r\x00\x1b") {
 			t.Fatalf("%s: the symbols of chunk %d is %q", path, i, c.Symbols)
 		}
 		at = c.End
@@ -57,7 +59,8 @@ func sources(t testing.TB, root string, most int, extensions ...string) map[stri
 	t.Helper()
 	files, sum := map[string][]byte{}, 0
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !entry.Type().IsRegular() || !slices.Contains(extensions, filepath.Ext(name)) {
+		if err != nil || entry.IsDir() || !entry.Type().IsRegular() ||
+			!slices.Contains(extensions, filepath.Ext(name)) {
 			return nil // what cannot be read is none of this test's matter
 		}
 		info, err := entry.Info()
@@ -85,7 +88,8 @@ func goRoot(t testing.TB) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestRealSources holds to the promises on whatever sources the machine has; those of Go it has always.
+// TestRealSources holds to the promises on whatever sources the machine has;
+// those of Go it has always.
 func TestRealSources(t *testing.T) {
 	most := 6 << 20
 	if testing.Short() {
@@ -98,7 +102,8 @@ func TestRealSources(t *testing.T) {
 		extensions []string
 	}{
 		{"Go", filepath.Join(root, "src"), true, []string{".go"}},
-		{"assembly, text, HTML", root, false, []string{".s", ".txt", ".html", ".md", ".js", ".c", ".h", ".py", ".sh", ".bash", ".json"}},
+		{"assembly, text, HTML", root, false, []string{".s", ".txt", ".html", ".md", ".js", ".c", ".h", ".py",
+			".sh", ".bash", ".json"}},
 		{"Python", "/usr/lib/python3", false, []string{".py", ".pyi"}},
 		{"JavaScript", "/usr/share/nodejs", false, []string{".js", ".ts", ".mjs", ".css"}},
 		{"JavaScript", "/usr/lib/node_modules", false, []string{".js", ".ts", ".mjs", ".css", ".md"}},
@@ -122,7 +127,8 @@ func TestRealSources(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%d files, %d chunks of %d bytes on average, %d %% with a symbol", len(files), n, sum/max(n, 1), named*100/max(n, 1))
+			t.Logf("%d files, %d chunks of %d bytes on average, %d %% with a symbol", len(files), n,
+				sum/max(n, 1), named*100/max(n, 1))
 			if n > 1000 && (sum/n < 250 || sum/n > Max) {
 				t.Errorf("chunks have %d bytes on average", sum/n)
 			}
@@ -133,7 +139,8 @@ func TestRealSources(t *testing.T) {
 	}
 }
 
-// TestTornSources cuts real files at random places and swaps parts, so that no structure is left to rely on.
+// TestTornSources cuts real files at random places and swaps parts, so that no
+// structure is left to rely on.
 func TestTornSources(t *testing.T) {
 	files := sources(t, filepath.Join(goRoot(t), "src", "net"), 1<<20, ".go")
 	r := rand.New(rand.NewPCG(1, 2))
@@ -153,8 +160,10 @@ func TestTornSources(t *testing.T) {
 
 func FuzzSplit(f *testing.F) {
 	for i, seed := range []string{
-		"package a\n\n// F is.\nfunc F() {}\n", "def f():\n    '''x\n'''\n", "a = /x[/]/; `a${`b`}c`\n", "'a' 'b r#\"x\"# /* /* */ */", "cat <<EOF\nx\nEOF\n",
-		"# h\n\n```\n# no\n```\n", "\xff\xfe\x00", strings.Repeat("é", 2000), "#if 0\n#define A \\\n b\n#endif\n", "R\"x(\n)x\"",
+		"package a\n\n// F is.\nfunc F() {}\n", "def f():\n    '''x\n'''\n", "a = /x[/]/; `a${`b`}c`\n",
+		"'a' 'b r#\"x\"# /* /* */ */", "cat <<EOF\nx\nEOF\n",
+		"# h\n\n```\n# no\n```\n", "\xff\xfe\x00", strings.Repeat("é", 2000),
+		"#if 0\n#define A \\\n b\n#endif\n", "R\"x(\n)x\"",
 	} {
 		f.Add(uint8(i), []byte(seed))
 	}

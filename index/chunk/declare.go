@@ -9,10 +9,14 @@ import (
 
 // modifiers come before what declares something.
 var modifiers = map[string]bool{
-	"export": true, "default": true, "declare": true, "async": true, "public": true, "private": true, "protected": true, "internal": true,
-	"static": true, "final": true, "abstract": true, "sealed": true, "open": true, "override": true, "inline": true, "virtual": true,
-	"extern": true, "unsafe": true, "const": true, "pub": true, "data": true, "partial": true, "readonly": true, "typedef": true,
-	"suspend": true, "case": true, "implicit": true, "constexpr": true, "explicit": true, "friend": true, "crate": true, "local": true,
+	"export": true, "default": true, "declare": true, "async": true, "public": true, "private": true,
+	"protected": true, "internal": true,
+	"static": true, "final": true, "abstract": true, "sealed": true, "open": true, "override": true,
+	"inline": true, "virtual": true,
+	"extern": true, "unsafe": true, "const": true, "pub": true, "data": true, "partial": true,
+	"readonly": true, "typedef": true,
+	"suspend": true, "case": true, "implicit": true, "constexpr": true, "explicit": true, "friend": true,
+	"crate": true, "local": true,
 }
 
 // declaring words stand right before a name.
@@ -22,7 +26,8 @@ var declaring = map[source.Language][]string{
 	source.Ruby:       {"def", "class", "module"},
 	source.Shell:      {"function"},
 	source.JavaScript: {"function", "function*", "class", "interface", "enum", "namespace", "module", "type"},
-	source.Java: {"class", "interface", "enum", "record", "struct", "object", "trait", "protocol", "extension", "namespace", "fun", "func", "message",
+	source.Java: {"class", "interface", "enum", "record", "struct", "object", "trait", "protocol", "extension",
+		"namespace", "fun", "func", "message",
 		"service", "rpc", "actor", "@interface"},
 	source.C:    {"class", "struct", "union", "enum", "namespace", "@interface", "@implementation", "@protocol"},
 	source.Rust: {"fn", "struct", "enum", "trait", "mod", "union", "macro_rules!", "type", "impl"},
@@ -31,13 +36,16 @@ var declaring = map[source.Language][]string{
 
 // control words look like a call, and declare nothing.
 var control = map[string]bool{
-	"if": true, "for": true, "while": true, "switch": true, "catch": true, "return": true, "else": true, "do": true, "try": true, "new": true,
-	"throw": true, "sizeof": true, "synchronized": true, "using": true, "lock": true, "when": true, "match": true, "foreach": true, "with": true,
-	"await": true, "yield": true, "delete": true, "elseif": true, "function": true, "super": true, "this": true, "assert": true, "defined": true,
+	"if": true, "for": true, "while": true, "switch": true, "catch": true, "return": true, "else": true, "do": true,
+	"try": true, "new": true,
+	"throw": true, "sizeof": true, "synchronized": true, "using": true, "lock": true, "when": true, "match": true,
+	"foreach": true, "with": true,
+	"await": true, "yield": true, "delete": true, "elseif": true, "function": true, "super": true, "this": true,
+	"assert": true, "defined": true,
 }
 
-// declared is the name that a line declares; empty when it declares nothing. It goes by words: there is no grammar here, and a
-// name that is missed only makes a chunk's symbols poorer.
+// declared is the name that a line declares; empty when it declares nothing. It goes by words:
+// there is no grammar here, and a name that is missed only makes a chunk's symbols poorer.
 func declared(language source.Language, depth int, text string) string {
 	if text == "" || !wordByte(text[0]) && text[0] != '@' {
 		return ""
@@ -61,7 +69,8 @@ func declared(language source.Language, depth int, text string) string {
 	}
 	switch language {
 	case source.Shell:
-		if name, after, found := strings.Cut(text, "()"); found && isName(name) && strings.HasPrefix(strings.TrimSpace(after)+"{", "{") {
+		if name, after, found := strings.Cut(text, "()"); found && isName(name) &&
+			strings.HasPrefix(strings.TrimSpace(after)+"{", "{") {
 			return name
 		}
 	case source.JavaScript:
@@ -109,11 +118,13 @@ func nameAfter(language source.Language, word, after, text string) string {
 	if language == source.Go && strings.HasPrefix(after, "(") { // a receiver
 		_, after, _ = strings.Cut(after, ") ")
 	}
-	if language == source.C && (strings.HasSuffix(text, ";") || !strings.HasSuffix(text, "{") || strings.Contains(after, "(")) {
+	if language == source.C && (strings.HasSuffix(text, ";") || !strings.HasSuffix(text, "{") ||
+		strings.Contains(after, "(")) {
 		return "" // a variable, a forward declaration, or a function that returns one
 	}
 	i := 0
-	for i < len(after) && (wordByte(after[i]) || i > 0 && strings.IndexByte(".:", after[i]) >= 0 && i+1 < len(after) && (wordByte(after[i+1]) || after[i+1] == ':')) {
+	for i < len(after) && (wordByte(after[i]) || i > 0 && strings.IndexByte(".:", after[i]) >= 0 && i+1 < len(after) &&
+		(wordByte(after[i+1]) || after[i+1] == ':')) {
 		i++
 	}
 	return after[:i]

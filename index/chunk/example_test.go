@@ -8,7 +8,8 @@ import (
 )
 
 func ExampleSplit() {
-	chunks, err := chunk.Split("add.go", []byte("package add\n\n// Add adds.\nfunc Add(a, b int) int { return a + b }\n"))
+	chunks, err := chunk.Split("add.go",
+		[]byte("package add\n\n// Add adds.\nfunc Add(a, b int) int { return a + b }\n"))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -15,7 +15,8 @@ func goStructure(content []byte, lines []line) bool {
 		return false
 	}
 	base := set.File(file.Pos()).Base()
-	g := goLines{lines: lines, offset: func(p token.Pos) int { return int(p) - base }} // not Position, which //line comments move
+	// not Position, which //line comments move
+	g := goLines{lines: lines, offset: func(p token.Pos) int { return int(p) - base }}
 	for i := range lines {
 		lines[i].fixed = true
 	}

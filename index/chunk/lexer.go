@@ -7,8 +7,9 @@ import (
 	"github.com/rondo-rl/rondo/index/source"
 )
 
-// lexer goes over a file once and says for each line how many brackets are open at its beginning, and whether that lies
-// in a string or a comment. It knows no grammar, so nothing is wrong for it: what it misreads costs a worse cut.
+// lexer goes over a file once and says for each line how many brackets are open at its beginning,
+// and whether that lies in a string or a comment. It knows no grammar, so nothing is wrong for it:
+// what it misreads costs a worse cut.
 type lexer struct {
 	*syntax
 	text  []byte
@@ -35,7 +36,8 @@ func lex(language source.Language, content []byte, lines []line) {
 	l.markFixed(len(l.text))
 }
 
-// beginLine describes the line that begins here, in code. Lines that begin in something else are described by skipTo.
+// beginLine describes the line that begins here, in code. Lines that begin in something else
+// are described by skipTo.
 func (l *lexer) beginLine() {
 	l.markFixed(l.at) // those that began within what was skipped
 	if l.next == len(l.lines) || l.lines[l.next].start != l.at {
@@ -140,7 +142,8 @@ func (l *lexer) skipTo(from int, end string) {
 
 func (l *lexer) skipComment(c byte) bool {
 	for _, start := range l.comments {
-		if c != start[0] || !l.has(start) || l.wordHash && l.at > 0 && !blankByte(l.text[l.at-1]) && l.text[l.at-1] != ';' {
+		if c != start[0] || !l.has(start) ||
+			l.wordHash && l.at > 0 && !blankByte(l.text[l.at-1]) && l.text[l.at-1] != ';' {
 			continue
 		}
 		if i := bytes.IndexByte(l.text[l.at:], '\n'); i >= 0 {
@@ -254,7 +257,8 @@ func (l *lexer) skipTemplate() {
 }
 
 // beforeValue are words after which a slash begins a regular expression.
-var beforeValue = map[string]bool{"return": true, "typeof": true, "case": true, "in": true, "of": true, "delete": true, "void": true, "throw": true, "new": true,
+var beforeValue = map[string]bool{"return": true, "typeof": true, "case": true, "in": true, "of": true, "delete": true,
+	"void": true, "throw": true, "new": true,
 	"else": true, "do": true, "await": true, "yield": true}
 
 func (l *lexer) valueMayStand() bool {
@@ -296,7 +300,8 @@ func (l *lexer) skipRust(c byte) bool {
 		switch {
 		case len(rest) > 2 && rest[1] == '\\':
 			l.skipQuoted('\'', false)
-		case len(rest) > 2 && bytes.IndexByte(rest[2:min(len(rest), 7)], '\'') >= 0 && (rest[2] == '\'' || rest[1] >= 0x80):
+		case len(rest) > 2 && bytes.IndexByte(rest[2:min(len(rest), 7)], '\'') >= 0 &&
+			(rest[2] == '\'' || rest[1] >= 0x80):
 			l.at += 2 + bytes.IndexByte(rest[2:], '\'') + 1
 		default:
 			l.at++

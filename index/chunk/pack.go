@@ -22,7 +22,8 @@ type packer struct {
 	parts   []part
 }
 
-// split cuts the lines from lo to hi at the cheapest places, and what is then still too large again.
+// split cuts the lines from lo to hi at the cheapest places, and what is
+// then still too large again.
 func (p *packer) split(lo, hi int) {
 	for lo < hi && p.lines[lo].blank {
 		lo++
@@ -64,7 +65,8 @@ func (p *packer) split(lo, hi int) {
 	}
 }
 
-// splitLine cuts a line that is too large by itself, where it has a space if that is near, and never within a rune.
+// splitLine cuts a line that is too large by itself, where it has a space if that is near,
+// and never within a rune.
 func (p *packer) splitLine(i int) {
 	start, end := p.lines[i].start, p.lines[i].end
 	for end-start > Max {
@@ -96,7 +98,8 @@ func (p *packer) add(i, start, end int) {
 	}
 }
 
-// join puts neighbours together: pieces of something large up to the target, whole declarations only while they are small.
+// join puts neighbours together: pieces of something large up to the target, whole declarations
+// only while they are small.
 func (p *packer) join() []part {
 	var joined []part
 	for _, next := range p.parts {
@@ -104,7 +107,8 @@ func (p *packer) join() []part {
 			last := &joined[len(joined)-1]
 			sum := next.end - last.start
 			apart := next.declares || next.depth < last.depth
-			lead, tail := last.end-last.start < tiny, next.end-next.start < tiny && !next.declares // a class's head, its end
+			// a class's head, its end
+			lead, tail := last.end-last.start < tiny, next.end-next.start < tiny && !next.declares
 			if sum <= small || sum <= target && !apart || sum <= Max && (lead || tail) {
 				last.end = next.end
 				last.depth = min(last.depth, next.depth)

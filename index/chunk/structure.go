@@ -23,7 +23,8 @@ func bracedStructure(language source.Language, content []byte, lines []line) {
 	}
 }
 
-// codeOf is the text of a line, and where it ends in none of the marks that end a head, that of the next with the bracket.
+// codeOf is the text of a line, and where it ends in none of the marks that end a head, that of
+// the next with the bracket.
 func codeOf(content []byte, lines []line, i int) string {
 	text := bytes.TrimSpace(content[lines[i].start:lines[i].end])
 	if len(text) > 0 && i+1 < len(lines) && bytes.IndexByte([]byte(";{},"), text[len(text)-1]) < 0 {
@@ -36,7 +37,8 @@ func codeOf(content []byte, lines []line, i int) string {
 
 // closers begin lines that end what an indented block began, or go on with it.
 var closers = map[string]bool{
-	"end": true, "fi": true, "done": true, "esac": true, "else": true, "elif": true, "elsif": true, "then": true, "do": true,
+	"end": true, "fi": true, "done": true, "esac": true, "else": true, "elif": true, "elsif": true,
+	"then": true, "do": true,
 	"except": true, "finally": true, "rescue": true, "ensure": true, "when": true,
 }
 

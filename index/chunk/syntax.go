@@ -25,14 +25,17 @@ var slashes = []string{"//"}
 var slashStar = [][2]string{{"/*", "*/"}}
 
 var syntaxes = map[source.Language]*syntax{
-	source.Go:         {comments: slashes, blocks: slashStar, quotes: `"'`, raw: '`', top: []string{"func ", "type ", "var ", "const ", "import "}},
-	source.JavaScript: {comments: slashes, blocks: slashStar, quotes: `"'`, template: true, regexps: true, decorators: "@"},
-	source.Java:       {comments: slashes, blocks: slashStar, quotes: `"'`, triple: true, decorators: "@"},
-	source.C:          {comments: slashes, blocks: slashStar, quotes: `"'`, cppRaw: true},
-	source.Rust:       {comments: slashes, blocks: slashStar, nested: true, multiline: `"`, rustRaw: true, decorators: "#"},
-	source.CSS:        {blocks: slashStar, quotes: `"'`},
-	source.PHP:        {comments: []string{"//", "#"}, blocks: slashStar, multiline: `"'`},
-	source.Python:     {comments: []string{"#"}, quotes: `"'`, triple: true, decorators: "@"},
-	source.Ruby:       {comments: []string{"#"}, multiline: `"'`, wordHash: true},
-	source.Shell:      {comments: []string{"#"}, multiline: `"'`, heredocs: true, wordHash: true},
+	source.Go: {comments: slashes, blocks: slashStar, quotes: `"'`, raw: '`',
+		top: []string{"func ", "type ", "var ", "const ", "import "}},
+	source.JavaScript: {comments: slashes, blocks: slashStar, quotes: `"'`, template: true,
+		regexps: true, decorators: "@"},
+	source.Java: {comments: slashes, blocks: slashStar, quotes: `"'`, triple: true, decorators: "@"},
+	source.C:    {comments: slashes, blocks: slashStar, quotes: `"'`, cppRaw: true},
+	source.Rust: {comments: slashes, blocks: slashStar, nested: true, multiline: `"`,
+		rustRaw: true, decorators: "#"},
+	source.CSS:    {blocks: slashStar, quotes: `"'`},
+	source.PHP:    {comments: []string{"//", "#"}, blocks: slashStar, multiline: `"'`},
+	source.Python: {comments: []string{"#"}, quotes: `"'`, triple: true, decorators: "@"},
+	source.Ruby:   {comments: []string{"#"}, multiline: `"'`, wordHash: true},
+	source.Shell:  {comments: []string{"#"}, multiline: `"'`, heredocs: true, wordHash: true},
 }

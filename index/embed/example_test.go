@@ -10,7 +10,8 @@ import (
 
 // Vectors of texts that speak of the same thing have a larger dot product.
 func Example() {
-	vectors, err := embed.Static().Embed(context.Background(), []string{"open a file", "read from disk", "send an email"})
+	vectors, err := embed.Static().Embed(context.Background(),
+		[]string{"open a file", "read from disk", "send an email"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/index/embed/table"
 )
 
-// The table is made by `task train-embedder`. It holds statistics of code under permissive licences, which bench/index/train/corpus.txt names, and
-// none of its text beyond single words.
+// The table is made by `task train-embedder`. It holds statistics of code under permissive
+// licences, which bench/index/train/corpus.txt names, and none of its text beyond single words.
 //
 //go:embed static.table
 var staticTable []byte

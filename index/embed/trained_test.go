@@ -19,7 +19,8 @@ func TestTableIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := read.Trained; c.Sources == 0 || c.Examples["go functions"] == 0 || c.Examples["python functions"] == 0 || len(c.List) != 64 || len(c.Content) != 64 {
+	if c := read.Trained; c.Sources == 0 || c.Examples["go functions"] == 0 || c.Examples["python functions"] == 0 ||
+		len(c.List) != 64 || len(c.Content) != 64 {
 		t.Errorf("the table does not say what it was trained on: %+v", c)
 	}
 }

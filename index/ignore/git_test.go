@@ -14,16 +14,20 @@ import (
 	"testing"
 )
 
-// names are what trees are made of: short, so that patterns hit, and with all that has a meaning in a pattern.
+// names are what trees are made of: short, so that patterns hit, and with all that
+// has a meaning in a pattern.
 var names = []string{
-	"a", "b", "c", "ab", "abc", "a.b", ".a", "b.o", "A", "aa", "a b", "a ", "[a]", "*", "a\\b", "\\", "-", "]", "!a", "#a", "é", "\xff\xfe", "?", "^", "a-b", "**", "\t", "a\r",
+	"a", "b", "c", "ab", "abc", "a.b", ".a", "b.o", "A", "aa", "a b", "a ", "[a]", "*", "a\\b", "\\", "-", "]", "!a",
+	"#a", "é", "\xff\xfe", "?", "^", "a-b", "**", "\t", "a\r",
 }
 
 // pieces are what patterns are made of.
 var pieces = []string{
 	"a", "b", "c", "ab", "a", "b", ".", "o", "/", "/", "/", "*", "*", "**", "**/", "/**", "/**/", "?", "***",
-	"[ab]", "[!a]", "[^a-b]", "[a-c]", "[[:alpha:]]", "[[:upper:]x]", "[]a]", "[!]]", "[a-]", "[--b]", `[\]a]`, `[a\-c]`, "[[:nope:]]", "[[a]", "[", "]", "[[:space:]]", "[c-a]", "[[:alpha:]-z]", "[/]", "[!/]",
-	`\`, `\*`, `\a`, `\/`, `\ `, `\[`, "!", "#", " ", "-", "^", "é", "\xff", "\t", "\r", "[é]", "[[:punct:]]", "[a-c-z]", "[[:", "[[:]", "[\\",
+	"[ab]", "[!a]", "[^a-b]", "[a-c]", "[[:alpha:]]", "[[:upper:]x]", "[]a]", "[!]]", "[a-]", "[--b]", `[\]a]`,
+	`[a\-c]`, "[[:nope:]]", "[[a]", "[", "]", "[[:space:]]", "[c-a]", "[[:alpha:]-z]", "[/]", "[!/]",
+	`\`, `\*`, `\a`, `\/`, `\ `, `\[`, "!", "#", " ", "-", "^", "é", "\xff", "\t", "\r", "[é]", "[[:punct:]]",
+	"[a-c-z]", "[[:", "[[:]", "[\\",
 }
 
 func randomLine(r *rand.Rand) string {
@@ -159,7 +163,8 @@ func newRepository(t testing.TB) string {
 	return root
 }
 
-// TestLikeGit compares with `git check-ignore` over thousands of random trees, each with ignore files of its own in its folders.
+// TestLikeGit compares with `git check-ignore` over thousands of random trees, each with ignore
+// files of its own in its folders.
 func TestLikeGit(t *testing.T) {
 	rounds, trees := 4, 200
 	if testing.Short() {
@@ -234,7 +239,8 @@ func rulesOf(root, name string) string {
 // FuzzLikeGit compares one line against one path.
 func FuzzLikeGit(f *testing.F) {
 	for _, seed := range [][2]string{
-		{"a**/b", "axx/y/b"}, {"**/b", "b"}, {"a/**", "a/b"}, {"*/b", "a/b"}, {`\!a`, "!a"}, {"a/**/b", "a/b"}, {"[!a]/b", "c/b"},
+		{"a**/b", "axx/y/b"}, {"**/b", "b"}, {"a/**", "a/b"}, {"*/b", "a/b"}, {`\!a`, "!a"},
+		{"a/**/b", "a/b"}, {"[!a]/b", "c/b"},
 	} {
 		f.Add(seed[0], seed[1])
 	}
@@ -270,9 +276,15 @@ func FuzzLikeGit(f *testing.F) {
 	})
 }
 
-// usable says whether a fuzzed name can be a file's, next to an ignore file, in a folder that Git looks into.
+// usable says whether a fuzzed name can be a file's, next to an ignore file, in a
+// folder that Git looks into.
 func usable(name string) bool {
 	parts := strings.Split(name, "/")
-	return len(name) < 60 && path.Clean(name) == name && !strings.HasPrefix(name, "/") && !strings.Contains(name, "\x00") &&
-		parts[0] != GitFile && name != "." && !slices.ContainsFunc(parts, func(s string) bool { return s == ".." || strings.EqualFold(s, ".git") || s == GitFile })
+	return len(name) < 60 && path.Clean(name) == name && !strings.HasPrefix(name, "/") &&
+		!strings.Contains(name, "\x00") &&
+		parts[0] != GitFile && name != "." &&
+		!slices.ContainsFunc(parts, func(s string) bool {
+			return s == ".." ||
+				strings.EqualFold(s, ".git") || s == GitFile
+		})
 }

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Bounds of one ignore file. Chromium's has 15 KB; beyond these a file is an attack, or no ignore file.
+// Bounds of one ignore file. Chromium's has 15 KB; beyond these a file is an
+// attack, or no ignore file.
 const (
 	MaxFile     = 1 << 20
 	maxPatterns = 10_000
@@ -70,7 +71,8 @@ func parseLine(line string) (pattern, bool) {
 	if p.byName {
 		wild = 0 // a name is short: no need to part it
 	}
-	// Git compares the literal beginning first and then takes the rest for a pattern of its own, so the stars of a**/b begin it.
+	// Git compares the literal beginning first and then takes the rest for a pattern of its own, so
+	// the stars of a**/b begin it.
 	p.prefix = line[:wild]
 	var ok bool
 	p.tail, ok = compile(line[wild:], !p.byName)
@@ -97,7 +99,8 @@ func trimSpaces(line string) string {
 	return line
 }
 
-// match matches an entry: name is its last segment, path the way to it from the folder of the ignore file.
+// match matches an entry: name is its last segment, path the way to it from the
+// folder of the ignore file.
 func (p *pattern) match(path, name string, folder bool) bool {
 	if p.foldersToo && !folder {
 		return false

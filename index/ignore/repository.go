@@ -13,8 +13,9 @@ import (
 // maxAbove bounds the search for the repository that a folder is in.
 const maxAbove = 64
 
-// ReadParents reads the rules that reach into a directory from outside: .git/info/exclude, and the ignore files of the repository's
-// folders above it. The directory's own are the caller's to add, with Own.
+// ReadParents reads the rules that reach into a directory from outside: .git/info/exclude,
+// and the ignore files of the repository's folders above it. The directory's own are the
+// caller's to add, with Own.
 //
 // A rule above never excludes the directory itself: who names it wants it.
 func ReadParents(dir string) (*Folder, error) {
@@ -64,8 +65,8 @@ func ReadParents(dir string) (*Folder, error) {
 	return above, nil
 }
 
-// repository finds the root of the working tree that a directory is in, and the folder with its info/exclude; both are
-// empty where there is none.
+// repository finds the root of the working tree that a directory is in, and the folder with its
+// info/exclude; both are empty where there is none.
 func repository(dir string) (root, gitDir string, err error) {
 	for range maxAbove {
 		name := filepath.Join(dir, ".git")
@@ -132,8 +133,8 @@ func ignoreFiles(dir string) (map[string]string, error) {
 	return files, nil
 }
 
-// read reads a small file; one that is missing is empty. What cannot be read is an error, as rules that are not seen would put
-// into the index what its owner keeps out of it.
+// read reads a small file; one that is missing is empty. What cannot be read is an error, as rules
+// that are not seen would put into the index what its owner keeps out of it.
 func read(name string) (string, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -93,7 +93,8 @@ func TestAbove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]bool{"a.o": true, "a.excluded": true, "x": true, "y": true, "z": false, "a.own": false} {
+	for name, want := range map[string]bool{"a.o": true, "a.excluded": true, "x": true, "y": true,
+		"z": false, "a.own": false} {
 		t.Run(name, func(t *testing.T) {
 			if got := rules.Ignored(name, false); got != want {
 				t.Errorf("%s: ignored is %v", name, got)
@@ -189,7 +190,8 @@ func TestLinkedIgnoreFileIsNotFollowed(t *testing.T) {
 // Git's own matcher takes exponential time for this.
 func TestHostileGlobsEnd(t *testing.T) {
 	start := time.Now()
-	for _, glob := range []string{strings.Repeat("*a", 200) + "b", strings.Repeat("**/*a", 100) + "b", strings.Repeat("?*", 300) + "/b"} {
+	for _, glob := range []string{strings.Repeat("*a", 200) + "b", strings.Repeat("**/*a", 100) + "b",
+		strings.Repeat("?*", 300) + "/b"} {
 		rules := root(t, map[string]string{GitFile: glob + "\n/x/" + glob}, "")
 		at := child(t, rules, "x", nil)
 		for range 20 {
@@ -205,7 +207,8 @@ func TestHostileGlobsEnd(t *testing.T) {
 }
 
 func BenchmarkIgnored(b *testing.B) {
-	text := "node_modules/\n*.o\n*.pyc\n/build/\n!important.o\n**/dist/**\ndocs/**/*.html\n" + strings.Repeat("*.x[0-9]\nname\n", 40)
+	text := "node_modules/\n*.o\n*.pyc\n/build/\n!important.o\n**/dist/**\ndocs/**/*.html\n" +
+		strings.Repeat("*.x[0-9]\nname\n", 40)
 	rules, err := Root(map[string]string{GitFile: text}, "")
 	if err != nil {
 		b.Fatal(err)

@@ -2,7 +2,8 @@ package ignore
 
 import "strings"
 
-// A wildcard is a compiled glob with Git's meaning: bytes, not runes, so that names which are not UTF-8 match too.
+// A wildcard is a compiled glob with Git's meaning: bytes, not runes, so that names which
+// are not UTF-8 match too.
 type wildcard []token
 
 type token struct {
@@ -28,7 +29,8 @@ type charset [4]uint64
 func (s *charset) add(c byte)      { s[c>>6] |= 1 << (c & 63) }
 func (s *charset) has(c byte) bool { return s[c>>6]&(1<<(c&63)) != 0 }
 
-// compile reads a glob. In a path, wildcards stop at slashes. A glob that is not well-formed matches nothing, and false says so.
+// compile reads a glob. In a path, wildcards stop at slashes. A glob that is not well-formed
+// matches nothing, and false says so.
 func compile(glob string, path bool) (wildcard, bool) {
 	tokens := make(wildcard, 0, len(glob))
 	for i := 0; i < len(glob); {
@@ -64,8 +66,8 @@ func compile(glob string, path bool) (wildcard, bool) {
 	return tokens, true
 }
 
-// parseStars reads a run of stars, and the slash after it where that belongs to it. Two stars cross slashes only where they
-// fill a whole segment.
+// parseStars reads a run of stars, and the slash after it where that belongs to it. Two stars cross
+// slashes only where they fill a whole segment.
 func parseStars(glob string, at int, path bool) (token, int) {
 	end := at
 	for end < len(glob) && glob[end] == '*' {
@@ -86,8 +88,9 @@ func parseStars(glob string, at int, path bool) (token, int) {
 	return token{kind: star}, n
 }
 
-// match reports whether the whole text matches. It goes back only to the last star, and from there to the last one that
-// crosses slashes: what an earlier one could match, that one can too. So no glob takes exponential time.
+// match reports whether the whole text matches. It goes back only to the last star, and from there
+// to the last one that crosses slashes: what an earlier one could match, that one can too. So no
+// glob takes exponential time.
 func (w wildcard) match(text string) bool {
 	i, at := 0, 0
 	starToken, starAt := -1, 0
@@ -146,7 +149,8 @@ func (t token) one(c byte) bool {
 	}
 }
 
-// parseClass reads a class from its opening bracket on; n is its length, 0 when it is not closed or names an unknown class.
+// parseClass reads a class from its opening bracket on; n is its length, 0 when it is not closed
+// or names an unknown class.
 func parseClass(glob string) (set *charset, n int) {
 	set = new(charset)
 	i, negated := 1, false

@@ -22,7 +22,8 @@ func benchTree(b *testing.B) string {
 				b.Fatal(err)
 			}
 		}
-		if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("file%06d.go", i)), fmt.Appendf(nil, "package p\n\nconst n = %d\n", i), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("file%06d.go", i)),
+			fmt.Appendf(nil, "package p\n\nconst n = %d\n", i), 0o644); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -30,7 +31,8 @@ func benchTree(b *testing.B) string {
 	return dir
 }
 
-// lstatAll looks at every entry, as little as there is to do: the limit that a walk is compared with.
+// lstatAll looks at every entry, as little as there is to do: the limit that
+// a walk is compared with.
 func lstatAll(b *testing.B, dir string, group *sync.WaitGroup, workers chan struct{}) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -54,8 +56,9 @@ func lstatAll(b *testing.B, dir string, group *sync.WaitGroup, workers chan stru
 	}
 }
 
-// BenchmarkTree measures on one tree of 100 000 files: the bare parallel lstat of all, the first walk, the load of the state,
-// the walk that finds nothing changed, the whole of verifying (load and walk), and the difference of two trees.
+// BenchmarkTree measures on one tree of 100 000 files: the bare parallel lstat of all, the first
+// walk, the load of the state, the walk that finds nothing changed, the whole of verifying (load
+// and walk), and the difference of two trees.
 func BenchmarkTree(b *testing.B) {
 	dir := benchTree(b)
 	name := filepath.Join(b.TempDir(), "state")

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Build makes the tree of files that are known, in any order, as an index lists them. Its digests are those of a walk of the same files.
+// Build makes the tree of files that are known, in any order, as an index lists them. Its digests
+// are those of a walk of the same files.
 func Build(files iter.Seq[File]) (Node, error) {
 	list := slices.Collect(files)
 	split := make([]splitFile, len(list))
@@ -53,7 +54,8 @@ func (n *Node) fill(files []splitFile, depth int) error {
 	return nil
 }
 
-// Keyed gives the tree with other digests in the place of its files': so that it can be compared with one whose files are known by those alone.
+// Keyed gives the tree with other digests in the place of its files': so that it can be compared
+// with one whose files are known by those alone.
 func (n *Node) Keyed(key func(Digest) Digest) Node {
 	keyed := *n
 	if !n.Folder {

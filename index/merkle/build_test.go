@@ -36,14 +36,16 @@ func TestBuild(t *testing.T) {
 		}
 	}
 	empty, err := Build(slices.Values([]File(nil)))
-	if none, walkErr := Snapshot(t.Context(), fstest.MapFS{}, DefaultLimits()); err != nil || walkErr != nil || empty.Digest != none.Root.Digest {
+	if none, walkErr := Snapshot(t.Context(), fstest.MapFS{}, DefaultLimits()); err != nil || walkErr != nil ||
+		empty.Digest != none.Root.Digest {
 		t.Errorf("a tree of no files: %v, %v; want %v, %v", empty.Digest, err, none, walkErr)
 	}
 }
 
 func TestBuildRefuses(t *testing.T) {
 	for name, paths := range map[string][]string{
-		"twice": {"a/b", "c", "a/b"}, "file and folder": {"a", "a/b"}, "empty name": {"a//b"}, "upwards": {"a/../b"}, "no name": {""}, "absolute": {"/a"},
+		"twice": {"a/b", "c", "a/b"}, "file and folder": {"a", "a/b"}, "empty name": {"a//b"}, "upwards": {"a/../b"},
+		"no name": {""}, "absolute": {"/a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var list []File

@@ -11,8 +11,8 @@ import (
 
 var errTooLarge = errors.New("too large")
 
-// readTries is how often a file is read that changes meanwhile. One that still does is taken as it was read last, and not
-// remembered: the stamp is then younger than the walk.
+// readTries is how often a file is read that changes meanwhile. One that still does is taken as it
+// was read last, and not remembered: the stamp is then younger than the walk.
 const readTries = 3
 
 // content reads a regular file whole, with the stamp that belongs to what was read.

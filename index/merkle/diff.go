@@ -19,14 +19,16 @@ type Rename struct {
 	File // as it is now
 }
 
-// Changes is what leads from one tree to another, each list sorted by path. A renamed file is neither added nor removed.
+// Changes is what leads from one tree to another, each list sorted by path. A renamed file is
+// neither added nor removed.
 type Changes struct {
 	Added, Modified, Removed []File
 	Renamed                  []Rename
 	Visited                  int // nodes looked at: it follows the size of the change, not of the trees
 }
 
-// Diff compares two trees. It takes what is unknown in the newer one for unchanged. The older one may be nil.
+// Diff compares two trees. It takes what is unknown in the newer one for unchanged.
+// The older one may be nil.
 func Diff(older, newer *Node) Changes {
 	d := differ{}
 	if older == nil {
@@ -103,8 +105,8 @@ func (d *differ) all(list []File, at string, n *Node) []File {
 
 func fileOf(at string, n *Node) File { return File{Path: at, Digest: n.Digest, Size: n.Size} }
 
-// findRenames pairs removed with added files of the same content, those that keep their name first. Empty files are all alike,
-// which says nothing.
+// findRenames pairs removed with added files of the same content, those that keep their name first.
+// Empty files are all alike, which says nothing.
 func (d *differ) findRenames() {
 	from, to := map[string]bool{}, map[string]bool{}
 	for _, key := range []func(File) string{
@@ -129,8 +131,8 @@ func (d *differ) findRenames() {
 	d.Added = slices.DeleteFunc(d.Added, func(f File) bool { return to[f.Path] })
 }
 
-// Carry gives the newer tree with what is unknown in it as the older one has it: the tree that an index holds after a walk
-// that was not whole. Of what neither knows nothing remains.
+// Carry gives the newer tree with what is unknown in it as the older one has it: the tree that an
+// index holds after a walk that was not whole. Of what neither knows nothing remains.
 func Carry(older, newer *Node) Node {
 	if !newer.Partial {
 		return *newer

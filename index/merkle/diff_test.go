@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// treeOf makes a tree of contents by path. A path that ends in "?" is an unknown file, one in "/?" a folder not wholly listed.
+// treeOf makes a tree of contents by path. A path that ends in "?" is an unknown file, one in "/?"
+// a folder not wholly listed.
 func treeOf(files map[string]string) *Node {
 	root := &Node{Folder: true}
 	for _, path := range slices.Sorted(maps.Keys(files)) {
@@ -141,7 +142,8 @@ func treeOfNode(n *Node) *Node {
 	return root
 }
 
-// TestRenamesPairUp gives many files the same content: each is paired once, those of one name first, in linear time.
+// TestRenamesPairUp gives many files the same content: each is paired once, those of one
+// name first, in linear time.
 func TestRenamesPairUp(t *testing.T) {
 	before, after := map[string]string{}, map[string]string{}
 	for i := range 20_000 {
@@ -169,7 +171,8 @@ func treeOfFlat(files map[string]string) *Node {
 		if folders[folder] == nil {
 			folders[folder] = &Node{Name: folder, Folder: true}
 		}
-		folders[folder].Children = append(folders[folder].Children, Node{Name: name, Digest: sha256.Sum256([]byte(text)), Size: int64(len(text))})
+		folders[folder].Children = append(folders[folder].Children,
+			Node{Name: name, Digest: sha256.Sum256([]byte(text)), Size: int64(len(text))})
 	}
 	root := &Node{Folder: true}
 	for _, f := range folders {
@@ -180,7 +183,8 @@ func treeOfFlat(files map[string]string) *Node {
 	return root
 }
 
-// TestDiffFollowsTheChange counts the nodes that a difference looks at in a tree of 20 to the power of 3 files.
+// TestDiffFollowsTheChange counts the nodes that a difference looks at in a tree of 20
+// to the power of 3 files.
 func TestDiffFollowsTheChange(t *testing.T) {
 	files := map[string]string{}
 	for i := range 8000 {

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Limits bound a walk. A tree within them is indexed whole; what is outside is skipped and reported, but too many files
-// are an error, as nobody could say which of them the index should hold.
+// Limits bound a walk. A tree within them is indexed whole; what is outside is
+// skipped and reported, but too many files are an error, as nobody could say which of
+// them the index should hold.
 type Limits struct {
 	FileBytes int64 // a larger file is skipped
 	Files     int   // files and folders that are not ignored
@@ -15,12 +16,14 @@ type Limits struct {
 	NameBytes int   // of one segment of a path
 }
 
-// DefaultLimits suit the largest repositories that people work in. Sources are seldom over 1 MiB, and generated when they are.
+// DefaultLimits suit the largest repositories that people work in. Sources are seldom over 1 MiB,
+// and generated when they are.
 func DefaultLimits() Limits {
 	return Limits{FileBytes: 1 << 20, Files: 1_000_000, Depth: 100, NameBytes: 255}
 }
 
-// Validate refuses limits under which nothing could be indexed, or under which one file could fill the memory.
+// Validate refuses limits under which nothing could be indexed, or under which one
+// file could fill the memory.
 func (l Limits) Validate() error {
 	const most = 256 << 20
 	switch {
@@ -39,13 +42,15 @@ func (l Limits) Validate() error {
 // ErrTooManyFiles says that a tree is larger than Limits.Files: the rest of it is unknown.
 var ErrTooManyFiles = errors.New("too many files: exclude what is not source in a .rondoignore")
 
-// Unknown is what a walk could not look at: a file, or a folder of which at least a part was not seen.
+// Unknown is what a walk could not look at: a file, or a folder of which at
+// least a part was not seen.
 type Unknown struct {
 	Path string // from the root, which itself is "."
 	Err  error
 }
 
-// PartialError says that a walk is not whole. The tree that comes with it is right in all but what is unknown.
+// PartialError says that a walk is not whole. The tree that comes with it is right in
+// all but what is unknown.
 type PartialError struct {
 	Unknown []Unknown // sorted by path, the first of them
 	Count   int       // of all

@@ -1,7 +1,9 @@
-// Package merkle makes the Merkle tree of a working tree: every file by the digest of its content, every folder by those of its
-// children, so that two trees are compared by looking only where they differ.
+// Package merkle makes the Merkle tree of a working tree: every file by the digest of its
+// content, every folder by those of its children, so that two trees are compared by
+// looking only where they differ.
 //
-// What could not be looked at is unknown, which is something else than gone: nothing below it is ever reported as removed.
+// What could not be looked at is unknown, which is something else than gone: nothing below it is
+// ever reported as removed.
 package merkle
 
 import (
@@ -18,15 +20,16 @@ type Digest [sha256.Size]byte
 
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// Node is a file or a folder. Names are bytes as the file system has them, not always UTF-8. A folder without an indexed
-// file below is not in the tree.
+// Node is a file or a folder. Names are bytes as the file system has them, not always UTF-8. A
+// folder without an indexed file below is not in the tree.
 type Node struct {
 	Name   string
 	Digest Digest // of a file its content's
 	Size   int64  // of a file, in bytes
 	Folder bool
-	// Unknown says that the file could not be read, or that the folder's list is not whole. Partial says the same of
-	// something at or below the node. The digest of a partial folder is none that a whole one can have.
+	// Unknown says that the file could not be read, or that the folder's list is not whole.
+	// Partial says the same of something at or below the node. The digest of a partial folder is
+	// none that a whole one can have.
 	Unknown  bool
 	Partial  bool
 	Children []Node // of a folder, sorted by name
@@ -49,7 +52,8 @@ func (n *Node) kind() byte {
 	return fileKind
 }
 
-// seal sorts a folder's children and sets its digest, which depends on their names, kinds and digests alone.
+// seal sorts a folder's children and sets its digest, which depends on their names,
+// kinds and digests alone.
 func (n *Node) seal() {
 	n.Folder = true
 	n.Partial = n.Unknown
@@ -74,7 +78,8 @@ func (n *Node) child(name string) *Node {
 	if n == nil || !n.Folder {
 		return nil
 	}
-	i, found := slices.BinarySearchFunc(n.Children, name, func(c Node, name string) int { return cmp.Compare(c.Name, name) })
+	i, found := slices.BinarySearchFunc(n.Children, name,
+		func(c Node, name string) int { return cmp.Compare(c.Name, name) })
 	if !found {
 		return nil
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/rondo-rl/rondo/index/source"
 )
 
-// Snapshot makes the tree of a snapshot, which is the one that Walk makes of a directory with the same files; but names that
-// are not UTF-8 are skipped, as io/fs has none. Nothing is remembered: a snapshot does not change. Errors are as those of Walk.
+// Snapshot makes the tree of a snapshot, which is the one that Walk makes of a directory with the
+// same files; but names that are not UTF-8 are skipped, as io/fs has none. Nothing is remembered: a
+// snapshot does not change. Errors are as those of Walk.
 func Snapshot(ctx context.Context, tree fs.FS, limits Limits) (*Result, error) {
 	if err := limits.Validate(); err != nil {
 		return nil, err
@@ -83,7 +84,8 @@ func (s *snapshot) open(ctx context.Context, rules *ignore.Folder, path string) 
 	return entries, rules, nil
 }
 
-func (s *snapshot) entry(ctx context.Context, rules *ignore.Folder, path string, entry fs.DirEntry, depth int) (Node, bool) {
+func (s *snapshot) entry(ctx context.Context, rules *ignore.Folder, path string, entry fs.DirEntry,
+	depth int) (Node, bool) {
 	name := entry.Name()
 	reason := s.byKind(rules, name, entry.Type(), depth)
 	if reason == source.Indexed && !utf8.ValidString(name) {

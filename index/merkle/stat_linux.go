@@ -34,7 +34,9 @@ func statOf(f *os.File) (stamp, error) {
 
 func stampOf(s *unix.Stat_t) stamp {
 	return stamp{
-		size: s.Size, modified: s.Mtim.Nano(), changed: s.Ctim.Nano(), inode: s.Ino, device: uint64(s.Dev), mode: s.Mode,
-		regular: s.Mode&unix.S_IFMT == unix.S_IFREG, folder: s.Mode&unix.S_IFMT == unix.S_IFDIR, link: s.Mode&unix.S_IFMT == unix.S_IFLNK,
+		size: s.Size, modified: s.Mtim.Nano(), changed: s.Ctim.Nano(), inode: s.Ino,
+		device: uint64(s.Dev), mode: s.Mode,
+		regular: s.Mode&unix.S_IFMT == unix.S_IFREG, folder: s.Mode&unix.S_IFMT == unix.S_IFDIR,
+		link: s.Mode&unix.S_IFMT == unix.S_IFLNK,
 	}
 }

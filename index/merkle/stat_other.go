@@ -7,7 +7,8 @@ import (
 	"os"
 )
 
-// Inode and change time have no portable form, so elsewhere a file goes by size, modification time and mode.
+// Inode and change time have no portable form, so elsewhere a file goes by size,
+// modification time and mode.
 
 func statIn(root *os.Root, _ *os.File, name string) (stamp, error) {
 	info, err := root.Lstat(name)

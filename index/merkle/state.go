@@ -14,8 +14,9 @@ import (
 	"github.com/rondo-rl/rondo/index/source"
 )
 
-// State is what a walk learnt of a tree: which content each stamp stood for. It is a cache, good for walks of the same folder
-// with the same limits; without it, or after damage, everything is read again.
+// State is what a walk learnt of a tree: which content each stamp stood for. It is a cache,
+// good for walks of the same folder with the same limits; without it, or after damage,
+// everything is read again.
 type State struct {
 	limits Limits
 	// The folder itself, to tell an emptied one from a mount that is missing.
@@ -48,8 +49,8 @@ const (
 // ErrDamagedState says that a state file is not what Save wrote. Walk without one.
 var ErrDamagedState = errors.New("damaged state file")
 
-// Save writes the state to a file, in place of an older one at once, as seal makes it unreadable: it holds the tree's names. It is not
-// synced: a lost state is made again.
+// Save writes the state to a file, in place of an older one at once, as seal makes it unreadable:
+// it holds the tree's names. It is not synced: a lost state is made again.
 func (s *State) Save(name string, seal func([]byte) []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp") // readable by its owner alone
 	if err != nil {
@@ -70,15 +71,16 @@ func (s *State) Save(name string, seal func([]byte) []byte) (err error) {
 	return os.Rename(f.Name(), name)
 }
 
-// LoadState reads what Save wrote, as open makes it readable. The error is fs.ErrNotExist where there is none, and ErrDamagedState for anything that
-// is not whole or of another version.
+// LoadState reads what Save wrote, as open makes it readable. The error is fs.ErrNotExist where
+// there is none, and ErrDamagedState for anything that is not whole or of another version.
 func LoadState(name string, open func([]byte) ([]byte, error)) (*State, error) {
 	info, err := os.Lstat(name)
 	if err != nil {
 		return nil, fmt.Errorf("load tree state: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxState {
-		return nil, fmt.Errorf("load tree state %s: %w: no file, or larger than %d bytes", name, ErrDamagedState, maxState)
+		return nil, fmt.Errorf("load tree state %s: %w: no file, or larger than %d bytes", name,
+			ErrDamagedState, maxState)
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -103,7 +105,8 @@ func LoadState(name string, open func([]byte) ([]byte, error)) (*State, error) {
 func (s *State) encode() []byte {
 	out := []byte(stateMagic)
 	for _, v := range []uint64{
-		source.Version, uint64(s.limits.FileBytes), uint64(s.limits.Files), uint64(s.limits.Depth), uint64(s.limits.NameBytes), s.inode, s.device,
+		source.Version, uint64(s.limits.FileBytes), uint64(s.limits.Files), uint64(s.limits.Depth),
+		uint64(s.limits.NameBytes), s.inode, s.device,
 	} {
 		out = binary.AppendUvarint(out, v)
 	}
@@ -148,7 +151,8 @@ func decodeState(data []byte) (*State, error) {
 	}
 	d := &decoder{rest: string(data[len(stateMagic):body])} // names are parts of this one string
 	version := d.uvarint()
-	s := &State{limits: Limits{FileBytes: int64(d.uvarint()), Files: int(d.uvarint()), Depth: int(d.uvarint()), NameBytes: int(d.uvarint())}}
+	s := &State{limits: Limits{FileBytes: int64(d.uvarint()), Files: int(d.uvarint()), Depth: int(d.uvarint()),
+		NameBytes: int(d.uvarint())}}
 	s.inode, s.device = d.uvarint(), d.uvarint()
 	if d.err == nil && version != source.Version {
 		return nil, errors.New("it is of another version")
@@ -215,7 +219,8 @@ func (d *decoder) int64() int64 {
 	return int64(v)
 }
 
-// entryBytes is the least that an entry takes, so that a claimed number of them is checked before memory is spent.
+// entryBytes is the least that an entry takes, so that a claimed number of them is
+// checked before memory is spent.
 const entryBytes = 4
 
 func (d *decoder) folder(limits Limits, depth int) *remembered {
@@ -236,7 +241,8 @@ func (d *decoder) folder(limits Limits, depth int) *remembered {
 	for i := range r.entries {
 		e := &r.entries[i]
 		e.name = d.take(d.uvarint())
-		if d.err == nil && (e.name <= last || len(e.name) > limits.NameBytes || e.name == "." || e.name == ".." || strings.ContainsAny(e.name, "/\x00")) {
+		if d.err == nil && (e.name <= last || len(e.name) > limits.NameBytes || e.name == "." || e.name == ".." ||
+			strings.ContainsAny(e.name, "/\x00")) {
 			d.fail("a name that no entry has")
 		}
 		last = e.name

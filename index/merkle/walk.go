@@ -28,13 +28,15 @@ type Result struct {
 	Changed bool                  // whether the state is another than the one that the walk began with
 }
 
-// errGone says that a folder which held files is empty now, and another one: a mount that is missing looks like that.
+// errGone says that a folder which held files is empty now, and another one: a mount that is
+// missing looks like that.
 var errGone = errors.New("it is empty, and not the folder that it was: is something not mounted? Delete the index's local state if it is right")
 
-// Walk makes the tree of a directory. What the state of an earlier walk knows is not read again; nil knows nothing.
+// Walk makes the tree of a directory. What the state of an earlier walk knows is not read
+// again; nil knows nothing.
 //
-// Where a part of the tree could not be looked at, or the context ends, the error is a *PartialError, and the result holds
-// the rest. With any other error there is no result.
+// Where a part of the tree could not be looked at, or the context ends, the error is a
+// *PartialError, and the result holds the rest. With any other error there is no result.
 func Walk(ctx context.Context, dir string, known *State, limits Limits) (*Result, error) {
 	if err := limits.Validate(); err != nil {
 		return nil, err
@@ -56,14 +58,16 @@ func Walk(ctx context.Context, dir string, known *State, limits Limits) (*Result
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	w := &walker{limits: limits, began: time.Now(), stop: stop, workers: make(chan struct{}, max(runtime.GOMAXPROCS(0)-1, 1)), skipped: map[source.Reason]int{}}
+	w := &walker{limits: limits, began: time.Now(), stop: stop,
+		workers: make(chan struct{}, max(runtime.GOMAXPROCS(0)-1, 1)), skipped: map[source.Reason]int{}}
 	at := openFolder{root: root, rules: rules}
 	node, memory := w.folder(ctx, at, known.root)
 	own, err := statRoot(root)
 	if err != nil {
 		return nil, fmt.Errorf("walk %s: %w", dir, err)
 	}
-	if len(node.Children) == 0 && len(known.root.entries) > 0 && (own.inode != known.inode || own.device != known.device) {
+	if len(node.Children) == 0 && len(known.root.entries) > 0 &&
+		(own.inode != known.inode || own.device != known.device) {
 		return nil, fmt.Errorf("walk %s: %w", dir, errGone)
 	}
 	result := &Result{Root: node, Skipped: w.skipped, Read: int(w.read.Load())}
@@ -109,7 +113,8 @@ type walker struct {
 	missed  int // the number of unknown paths
 }
 
-// entry is what became of one entry: a node, or none for what is skipped, and what is remembered of it.
+// entry is what became of one entry: a node, or none for what is skipped, and
+// what is remembered of it.
 type entry struct {
 	node   Node
 	keep   bool
@@ -364,7 +369,10 @@ func (w *walker) partial() error {
 }
 
 func (r *remembered) find(name string) *memory {
-	i, ok := slices.BinarySearchFunc(r.entries, name, func(m memory, name string) int { return cmp.Compare(m.name, name) })
+	i, ok := slices.BinarySearchFunc(r.entries, name, func(m memory,
+		name string) int {
+		return cmp.Compare(m.name, name)
+	})
 	if !ok {
 		return nil
 	}

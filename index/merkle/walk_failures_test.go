@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/index/ignore"
 )
 
-// A folder whose ignore file cannot be used is unknown: what its rules keep out must not get in, and nothing is lost.
+// A folder whose ignore file cannot be used is unknown: what its rules keep out must not get
+// in, and nothing is lost.
 func TestUnknownFolderKeepsItsFiles(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "known/a"), "1")
@@ -29,7 +30,8 @@ func TestUnknownFolderKeepsItsFiles(t *testing.T) {
 	write(t, filepath.Join(dir, "part/d"), "4")
 	after, err := Walk(t.Context(), dir, before.State, DefaultLimits())
 	var partial *PartialError
-	if !errors.As(err, &partial) || partial.Count != 1 || partial.Unknown[0].Path != "part/deep" || !strings.Contains(err.Error(), `"part/deep"`) {
+	if !errors.As(err, &partial) || partial.Count != 1 || partial.Unknown[0].Path != "part/deep" ||
+		!strings.Contains(err.Error(), `"part/deep"`) {
 		t.Fatalf("%v", err)
 	}
 	changes := Diff(&before.Root, &after.Root)
@@ -71,7 +73,8 @@ func TestUnreadableFolder(t *testing.T) {
 	if !errors.As(err, &partial) || partial.Count != 2 || !errors.Is(err, os.ErrPermission) {
 		t.Fatalf("%v", err)
 	}
-	if changes := Diff(&before.Root, &after.Root); len(changes.Added)+len(changes.Modified)+len(changes.Removed)+len(changes.Renamed) > 0 {
+	if changes := Diff(&before.Root, &after.Root); len(changes.Added)+len(changes.Modified)+len(changes.Removed)+
+		len(changes.Renamed) > 0 {
 		t.Errorf("%+v", changes)
 	}
 }
@@ -89,7 +92,8 @@ func TestCancelledWalk(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || after == nil {
 		t.Fatalf("%v", err)
 	}
-	if changes := Diff(&before.Root, &after.Root); len(changes.Added)+len(changes.Modified)+len(changes.Removed)+len(changes.Renamed) > 0 {
+	if changes := Diff(&before.Root, &after.Root); len(changes.Added)+len(changes.Modified)+len(changes.Removed)+
+		len(changes.Renamed) > 0 {
 		t.Errorf("%d files are removed by a walk that was cancelled", len(changes.Removed))
 	}
 	if again := walk(t, dir, after.State); again.Read != 0 || again.Root.Digest != before.Root.Digest {
@@ -163,7 +167,8 @@ func TestMissingMount(t *testing.T) {
 	}
 }
 
-// A large folder takes the place of a link while it is looked at, and the other way round; the walk never leaves the tree.
+// A large folder takes the place of a link while it is looked at, and the other way round; the
+// walk never leaves the tree.
 func TestLinksAreNotFollowed(t *testing.T) {
 	outside := t.TempDir()
 	write(t, filepath.Join(outside, "d/secret"), "secret")

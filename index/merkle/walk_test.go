@@ -85,7 +85,8 @@ func TestWalk(t *testing.T) {
 		t.Errorf("%d files; folders without files are in the tree", r.Files)
 	}
 	skipped := map[source.Reason]int{
-		source.Ignored: 3, source.Binary: 2, source.Generated: 1, source.LockFile: 1, source.TooLarge: 1, source.Link: 2, source.Special: 1,
+		source.Ignored: 3, source.Binary: 2, source.Generated: 1, source.LockFile: 1, source.TooLarge: 1,
+		source.Link: 2, source.Special: 1,
 	}
 	if !maps.Equal(r.Skipped, skipped) {
 		t.Errorf("skipped %v, want %v", r.Skipped, skipped)
@@ -106,7 +107,8 @@ func TestWalk(t *testing.T) {
 	r = walk(t, dir, r.State)
 	delete(s.Skipped, source.BadName)
 	if s.Root.Digest != r.Root.Digest || !maps.Equal(s.Skipped, r.Skipped) || s.Files != r.Files || s.Bytes != r.Bytes {
-		t.Errorf("the snapshot has the digest %v and skips %v, the directory %v and %v", s.Root.Digest, s.Skipped, r.Root.Digest, r.Skipped)
+		t.Errorf("the snapshot has the digest %v and skips %v, the directory %v and %v", s.Root.Digest, s.Skipped,
+			r.Root.Digest, r.Skipped)
 	}
 }
 
@@ -124,7 +126,8 @@ func TestFolderDigests(t *testing.T) {
 		t.Error("the digest depends on the order of making")
 	}
 	for _, other := range []map[string]string{
-		{"a/x": "1", "b": "3"}, {"a/y": "1", "b": "2"}, {"a/x": "1"}, {"ax": "1", "b": "2"}, {"a/x": "1", "a/b": "2"}, {"a/x": "1", "b": "2", "c": ""}, {"a/x/x": "1", "b": "2"},
+		{"a/x": "1", "b": "3"}, {"a/y": "1", "b": "2"}, {"a/x": "1"}, {"ax": "1", "b": "2"}, {"a/x": "1", "a/b": "2"},
+		{"a/x": "1", "b": "2", "c": ""}, {"a/x/x": "1", "b": "2"},
 	} {
 		if digest(other) == base {
 			t.Errorf("%v has the same digest", other)
@@ -146,7 +149,8 @@ func TestLimits(t *testing.T) {
 	if got := paths(&r.Root); !slices.Equal(got, []string{"a/ok"}) {
 		t.Errorf("files %q", got)
 	}
-	if want := map[source.Reason]int{source.TooDeep: 1, source.BadName: 1, source.TooLarge: 1}; !maps.Equal(r.Skipped, want) {
+	if want := map[source.Reason]int{source.TooDeep: 1, source.BadName: 1,
+		source.TooLarge: 1}; !maps.Equal(r.Skipped, want) {
 		t.Errorf("skipped %v", r.Skipped)
 	}
 	limits.Files = 2
@@ -157,12 +161,15 @@ func TestLimits(t *testing.T) {
 	if _, err = Snapshot(t.Context(), os.DirFS(dir), limits); !errors.Is(err, ErrTooManyFiles) {
 		t.Errorf("too many files in a snapshot: %v", err)
 	}
-	for _, bad := range []Limits{{}, {FileBytes: 1 << 40, Files: 1, Depth: 1, NameBytes: 1}, {FileBytes: 1, Files: 1, Depth: 1 << 20, NameBytes: 1}, {FileBytes: 1, Files: 1, Depth: 1, NameBytes: 1 << 20}} {
+	for _, bad := range []Limits{{}, {FileBytes: 1 << 40, Files: 1, Depth: 1, NameBytes: 1},
+		{FileBytes: 1, Files: 1, Depth: 1 << 20, NameBytes: 1},
+		{FileBytes: 1, Files: 1, Depth: 1, NameBytes: 1 << 20}} {
 		if _, err := Walk(t.Context(), dir, nil, bad); err == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
 	}
-	if _, err := Walk(t.Context(), filepath.Join(dir, "absent"), nil, DefaultLimits()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Walk(t.Context(), filepath.Join(dir, "absent"), nil,
+		DefaultLimits()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 }
@@ -179,8 +186,10 @@ func TestStateSparesReading(t *testing.T) {
 		t.Fatalf("read %d files", first.Read)
 	}
 	second := walk(t, dir, first.State)
-	if second.Read != 0 || second.Changed || second.Root.Digest != first.Root.Digest || second.Skipped[source.Binary] != 1 {
-		t.Errorf("the unchanged tree: %d files read, changed %v, skipped %v", second.Read, second.Changed, second.Skipped)
+	if second.Read != 0 || second.Changed || second.Root.Digest != first.Root.Digest ||
+		second.Skipped[source.Binary] != 1 {
+		t.Errorf("the unchanged tree: %d files read, changed %v, skipped %v", second.Read,
+			second.Changed, second.Skipped)
 	}
 	// The same size and modification time: only the inode's change time tells.
 	name := filepath.Join(dir, "d0/f0.go")
@@ -204,7 +213,8 @@ func TestStateSparesReading(t *testing.T) {
 	}
 }
 
-// A file that changes right after the walk, within a step of the file system's clock, must not be taken for the same.
+// A file that changes right after the walk, within a step of the file system's clock, must
+// not be taken for the same.
 func TestRacyFiles(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "f")
@@ -301,7 +311,8 @@ func apply(t *testing.T, all map[string]Digest, c Changes) {
 	}
 }
 
-// TestRandomEdits holds walks that remember to walks that do not, to snapshots, and differences to what they should lead to.
+// TestRandomEdits holds walks that remember to walks that do not, to snapshots, and differences to
+// what they should lead to.
 func TestRandomEdits(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -320,8 +331,10 @@ func TestRandomEdits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if incremental.Root.Digest != fresh.Root.Digest || snapshot.Root.Digest != fresh.Root.Digest || !maps.Equal(incremental.Skipped, fresh.Skipped) {
-					t.Fatalf("step %d: the incremental tree is %v, a fresh one %v, a snapshot's %v", step, incremental.Root.Digest, fresh.Root.Digest, snapshot.Root.Digest)
+				if incremental.Root.Digest != fresh.Root.Digest || snapshot.Root.Digest != fresh.Root.Digest ||
+					!maps.Equal(incremental.Skipped, fresh.Skipped) {
+					t.Fatalf("step %d: the incremental tree is %v, a fresh one %v, a snapshot's %v", step,
+						incremental.Root.Digest, fresh.Root.Digest, snapshot.Root.Digest)
 				}
 				all := contents(older)
 				apply(t, all, Diff(older, &incremental.Root))
@@ -360,7 +373,8 @@ func edit(r *rand.Rand, dir string) {
 			os.Rename(name, to)
 		}
 	case 2:
-		os.WriteFile(filepath.Join(filepath.Dir(name), ignore.GitFile), []byte(segments[r.IntN(len(segments))]+"\n!e.txt\n"), 0o644)
+		os.WriteFile(filepath.Join(filepath.Dir(name), ignore.GitFile),
+			[]byte(segments[r.IntN(len(segments))]+"\n!e.txt\n"), 0o644)
 	case 3:
 		os.WriteFile(name, []byte{0, byte(r.IntN(3))}, 0o644)
 	default:

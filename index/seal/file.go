@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// ReadKey reads the file of a key: 64 hexadecimal digits. What is wrong with it is told without a word of what it holds.
+// ReadKey reads the file of a key: 64 hexadecimal digits. What is wrong with it is told without
+// a word of what it holds.
 func ReadKey(name string) (Key, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -26,7 +27,8 @@ func ReadKey(name string) (Key, error) {
 	var key Key
 	digits := strings.TrimSpace(string(text))
 	if len(digits) != 2*len(key) {
-		return Key{}, fmt.Errorf("the key in %s has %d characters (want %d hexadecimal digits)", name, len(digits), 2*len(key))
+		return Key{}, fmt.Errorf("the key in %s has %d characters (want %d hexadecimal digits)", name,
+			len(digits), 2*len(key))
 	}
 	if _, err := hex.Decode(key[:], []byte(digits)); err != nil {
 		return Key{}, fmt.Errorf("the key in %s is not all hexadecimal digits", name)
@@ -34,7 +36,8 @@ func ReadKey(name string) (Key, error) {
 	return key, nil
 }
 
-// EnsureKey reads the file of a key, or makes one with a new key, for its owner's eyes only. Two that make it at once get the same.
+// EnsureKey reads the file of a key, or makes one with a new key, for its owner's eyes only. Two
+// that make it at once get the same.
 func EnsureKey(name string) (key Key, made bool, err error) {
 	key, err = ReadKey(name)
 	if !errors.Is(err, fs.ErrNotExist) {

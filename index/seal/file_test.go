@@ -45,14 +45,16 @@ func TestEnsureKey(t *testing.T) {
 
 func TestReadKeyRefuses(t *testing.T) {
 	good := strings.Repeat("0f", 32)
-	for what, text := range map[string]string{"short": good[1:], "long": good + "00", "no digits": "x" + good[1:], "empty": ""} {
+	for what, text := range map[string]string{"short": good[1:], "long": good + "00",
+		"no digits": "x" + good[1:], "empty": ""} {
 		t.Run(what, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "key")
 			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			_, err := seal.ReadKey(name)
-			if err == nil || len(text) > 0 && strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), name) {
+			if err == nil || len(text) > 0 && strings.Contains(err.Error(), text) ||
+				!strings.Contains(err.Error(), name) {
 				t.Errorf("%s: %v", what, err)
 			}
 			if _, made, ensured := seal.EnsureKey(name); made || ensured == nil {

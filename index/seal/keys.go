@@ -1,15 +1,19 @@
-// Package seal keeps an index from whoever holds the bytes but not the key. Everything follows from one 32-byte key: the names under
-// which objects lie, the marks that stand for words, files and chunks, a rotation of vectors, and the encryption of what is stored.
+// Package seal keeps an index from whoever holds the bytes but not the key. Everything follows from
+// one 32-byte key: the names under which objects lie, the marks that stand for words, files and
+// chunks, a rotation of vectors, and the encryption of what is stored.
 //
-// What it protects: names, paths, symbols, ranges and vectors are sealed with AES-256-GCM, bound to the place where they stand, so
-// that a store can neither read nor exchange nor change them unseen. Names of objects are HMACs.
+// What it protects: names, paths, symbols, ranges and vectors are sealed with AES-256-GCM, bound to
+// the place where they stand, so that a store can neither read nor exchange nor change them unseen.
+// Names of objects are HMACs.
 //
-// What it does not: the store sees how many objects a space has, how large they are, when they are written and which parts are read, and
-// so roughly how much code there is, how much of it changes, and that two queries read the same place. It sees that two trees of a space
-// are equal, as they have the same root, but not of two spaces. It can give back an older state of a pointer that it once held.
-// The rotation keeps inner products: whoever gets hold of opened vectors can tell which chunks are alike, and with some pairs of
-// text and vector the rotation itself. So it protects little by itself; the sealing does.
-// The key of a snapshot follows from the snapshot's digest, so whoever knows the digest can read the snapshot's index.
+// What it does not: the store sees how many objects a space has, how large they are, when they are
+// written and which parts are read, and so roughly how much code there is, how much of it changes,
+// and that two queries read the same place. It sees that two trees of a space are equal, as they
+// have the same root, but not of two spaces. It can give back an older state of a pointer that it
+// once held. The rotation keeps inner products: whoever gets hold of opened vectors can tell which
+// chunks are alike, and with some pairs of text and vector the rotation itself. So it protects
+// little by itself; the sealing does. The key of a snapshot follows from the snapshot's digest, so
+// whoever knows the digest can read the snapshot's index.
 package seal
 
 import (
@@ -25,10 +29,12 @@ import (
 	"sync"
 )
 
-// Key is the secret from which all else is derived. It must be random, or as hard to guess as a digest of something secret.
+// Key is the secret from which all else is derived. It must be random, or as hard to guess as a
+// digest of something secret.
 type Key [32]byte
 
-// ForSnapshot is the key for the index of a task's snapshot: who knows the snapshot's digest has it.
+// ForSnapshot is the key for the index of a task's snapshot: who knows the
+// snapshot's digest has it.
 func ForSnapshot(digest string) Key {
 	return Key(derive([]byte(digest), "snapshot"))
 }
@@ -69,7 +75,8 @@ func New(key Key) *Keys {
 	}
 }
 
-// mac is the HMAC of what a use says about parts; no two different lists of parts are the same to it.
+// mac is the HMAC of what a use says about parts; no two different lists of
+// parts are the same to it.
 func (k *Keys) mac(use string, parts ...[]byte) (sum [sha256.Size]byte) {
 	h := k.names.Get().(hash.Hash)
 	defer k.names.Put(h)
@@ -126,10 +133,12 @@ func (k *Keys) word(use, word string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// ErrSealed means that bytes cannot be opened. They are damaged, were sealed with another key, or for another place.
+// ErrSealed means that bytes cannot be opened. They are damaged, were sealed with another
+// key, or for another place.
 var ErrSealed = errors.New("cannot be opened: damaged, exchanged, or sealed with another key")
 
-// Seal encrypts data for a place, without which it cannot be opened again. The same data look different each time.
+// Seal encrypts data for a place, without which it cannot be opened again. The same data
+// look different each time.
 func (k *Keys) Seal(data []byte, place string) []byte {
 	return k.aead.Seal(nil, nil, data, []byte(place))
 }

@@ -6,12 +6,14 @@ import (
 	"math/rand/v2"
 )
 
-// rounds is how often a rotation flips signs, shuffles and mixes. A coordinate reaches all the others in two rounds, if there is one block
-// of more than half of the dimensions; the others smooth what is left.
+// rounds is how often a rotation flips signs, shuffles and mixes. A coordinate reaches all
+// the others in two rounds, if there is one block of more than half of the dimensions; the
+// others smooth what is left.
 const rounds = 4
 
-// Rotation is an orthogonal map: it keeps lengths and inner products, and gives the same bits on every machine. It also spreads
-// a vector's weight evenly over the coordinates, so that a sign and a byte of each say more.
+// Rotation is an orthogonal map: it keeps lengths and inner products, and gives the same bits on
+// every machine. It also spreads a vector's weight evenly over the coordinates, so that a sign and
+// a byte of each say more.
 type Rotation struct {
 	signs  [rounds][]bool // where to change the sign
 	orders [rounds][]int  // where the i-th coordinate comes from
@@ -41,7 +43,8 @@ func (r *Rotation) Apply(vector []float32) []float32 {
 				to[i] = -to[i]
 			}
 		}
-		// The blocks are powers of two, the largest first; shuffling carries weight from one to another.
+		// The blocks are powers of two, the largest first; shuffling carries
+		// weight from one to another.
 		for rest := to; len(rest) > 0; {
 			size := 1 << (bits.Len(uint(len(rest))) - 1)
 			hadamard(rest[:size])
@@ -52,7 +55,8 @@ func (r *Rotation) Apply(vector []float32) []float32 {
 	return from
 }
 
-// hadamard multiplies a vector, whose length is a power of two, with the orthogonal Hadamard matrix.
+// hadamard multiplies a vector, whose length is a power of two, with the
+// orthogonal Hadamard matrix.
 func hadamard(v []float32) {
 	for half := 1; half < len(v); half *= 2 {
 		for start := 0; start < len(v); start += 2 * half {

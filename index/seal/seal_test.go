@@ -103,14 +103,16 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// TestRotation: inner products stay, whatever the number of dimensions; the coordinates are others, and others for each key.
+// TestRotation: inner products stay, whatever the number of dimensions; the coordinates are others,
+// and others for each key.
 func TestRotation(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, dimensions := range []int{1, 2, 3, 7, 64, 100, 192, 255, 256, 768, 1023} {
 		one, other := seal.New(key(1)).Rotation(dimensions), seal.New(key(2)).Rotation(dimensions)
 		a, b := normal(random, dimensions), normal(random, dimensions)
 		ra, rb, oa := one.Apply(a), one.Apply(b), other.Apply(a)
-		for name, pair := range map[string][2]float64{"a·a": {dot(a, a), dot(ra, ra)}, "a·b": {dot(a, b), dot(ra, rb)}} {
+		for name, pair := range map[string][2]float64{"a·a": {dot(a, a), dot(ra, ra)},
+			"a·b": {dot(a, b), dot(ra, rb)}} {
 			if math.Abs(pair[0]-pair[1]) > 1e-5*math.Sqrt(dot(a, a)*dot(b, b)) {
 				t.Errorf("%d dimensions: %s is %g, and %g when rotated", dimensions, name, pair[0], pair[1])
 			}

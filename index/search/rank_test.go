@@ -57,16 +57,20 @@ func TestRanking(t *testing.T) {
 		first string // of the answer
 		order []string
 	}{
-		"code before tests, and these before what is copied or generated": {query("open the store of objects"), "store/open.go",
+		"code before tests, and these before what is copied or generated": {query("open the store of objects"),
+			"store/open.go",
 			[]string{"store/open.go", "store/open_test.go", "vendor/other/open.go"}},
-		"tests where tests are asked for":        {query("test open the store of objects"), "", []string{"store/open_test.go", "vendor/other/open.go"}},
+		"tests where tests are asked for": {query("test open the store of objects"), "",
+			[]string{"store/open_test.go", "vendor/other/open.go"}},
 		"the declaration before its uses":        {query("OpenStore"), "store/open.go", nil},
 		"a qualified name":                       {query("where is Store.Close used"), "store/open.go", nil},
 		"a called name":                          {query("what does close() do"), "store/open.go", nil},
 		"the last part of a qualified name":      {query("ReadAll"), "services/reader.go", nil},
 		"one of several declarations of a chunk": {query("Reader.Peek"), "services/reader.go", nil},
-		"by words alone":                         {search.Query{Text: "unlike", Words: []string{"common"}}, "unlike/all.go", nil},
-		"by the vector alone":                    {search.Query{Vector: segmenttest.Vector("how to close it and go home")}, "docs/guide.md", nil},
+		"by words alone": {search.Query{Text: "unlike", Words: []string{"common"}},
+			"unlike/all.go", nil},
+		"by the vector alone": {search.Query{Vector: segmenttest.Vector(
+			"how to close it and go home")}, "docs/guide.md", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			paths := found(t, b, want.query)
@@ -87,13 +91,16 @@ func TestRanking(t *testing.T) {
 
 func TestDirectory(t *testing.T) {
 	b := index(t, segmenttest.Tree{
-		"store/a.go": {"w1"}, "store/deep/b.go": {"w1"}, "store-room/c.go": {"w1"}, "store0/d.go": {"w1"}, "store": {"w1"}, "d.go": {"w1"}, "other/store/e.go": {"w1"},
+		"store/a.go": {"w1"}, "store/deep/b.go": {"w1"}, "store-room/c.go": {"w1"}, "store0/d.go": {"w1"},
+		"store": {"w1"}, "d.go": {"w1"}, "other/store/e.go": {"w1"},
 	})
 	for directory, want := range map[string]string{
 		"":       "d.go other/store/e.go store store-room/c.go store/a.go store/deep/b.go store0/d.go",
 		"store":  "store store/a.go store/deep/b.go",
-		"store/": "store store/a.go store/deep/b.go", "./store": "store store/a.go store/deep/b.go", "/store//deep/": "store/deep/b.go",
-		"d.go": "d.go", "nothing": "", "a/../d.go": "d.go", ".": "d.go other/store/e.go store store-room/c.go store/a.go store/deep/b.go store0/d.go",
+		"store/": "store store/a.go store/deep/b.go", "./store": "store store/a.go store/deep/b.go",
+		"/store//deep/": "store/deep/b.go",
+		"d.go":          "d.go", "nothing": "", "a/../d.go": "d.go",
+		".": "d.go other/store/e.go store store-room/c.go store/a.go store/deep/b.go store0/d.go",
 	} {
 		t.Run(directory, func(t *testing.T) {
 			q := query("w1")
@@ -141,7 +148,8 @@ func TestRefusedQueries(t *testing.T) {
 	}
 }
 
-// TestBM25: the order by words is that of the formula, worked out for every chunk from the tree itself.
+// TestBM25: the order by words is that of the formula, worked out for every
+// chunk from the tree itself.
 func TestBM25(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	tree := segmenttest.Tree{}.Grow(random, 60)
@@ -193,7 +201,8 @@ func TestBM25(t *testing.T) {
 			if i == 0 {
 				continue
 			}
-			before, is := scores[fmt.Sprintf("%s:%d", hits[i-1].Path, hits[i-1].Start)], scores[fmt.Sprintf("%s:%d", h.Path, h.Start)]
+			before, is := scores[fmt.Sprintf("%s:%d", hits[i-1].Path, hits[i-1].Start)],
+				scores[fmt.Sprintf("%s:%d", h.Path, h.Start)]
 			if is > before+1e-9 || is == 0 {
 				t.Fatalf("%v: rank %d has %g, and the one before %g", q.Words, h.WordRank, is, before)
 			}

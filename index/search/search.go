@@ -1,5 +1,5 @@
-// Package search ranks the chunks of an index for a question: by the words that they share with it and by the likeness of their vectors,
-// joined by their scores.
+// Package search ranks the chunks of an index for a question: by the words that they share with it
+// and by the likeness of their vectors, joined by their scores.
 package search
 
 import (
@@ -16,9 +16,11 @@ import (
 
 // Query is what somebody looks for.
 type Query struct {
-	// Text is the question as it was asked: what in it looks like the name of a declaration is looked up as such.
+	// Text is the question as it was asked: what in it looks like the name of a
+	// declaration is looked up as such.
 	Text string
-	// Words are the text's words, as those of the index were made. The first MaxWords different ones count.
+	// Words are the text's words, as those of the index were made. The first
+	// MaxWords different ones count.
 	Words []string
 	// Vector is the text's vector by the index's embedder, or nil to go by words alone.
 	Vector []float32
@@ -46,13 +48,15 @@ type Hit struct {
 	Symbol    string `json:"symbol,omitempty"`
 	// Score orders the hits of one answer; it is none of a probability.
 	Score float64 `json:"score"`
-	// WordRank and VectorRank are the places among the chunks by words and by vectors, from 1; 0 where a chunk is not among the first of these.
+	// WordRank and VectorRank are the places among the chunks by words and by vectors, from 1; 0
+	// where a chunk is not among the first of these.
 	WordRank   int `json:"word_rank,omitempty"`
 	VectorRank int `json:"vector_rank,omitempty"`
 }
 
-// How the lists are joined: each list's scores count as shares of its best one. Chosen with functions of modules that neither the embedder
-// has learnt from nor quality is measured with: reciprocal ranks, and scores as they lie between a list's ends, found less.
+// How the lists are joined: each list's scores count as shares of its best one. Chosen with
+// functions of modules that neither the embedder has learnt from nor quality is measured with:
+// reciprocal ranks, and scores as they lie between a list's ends, found less.
 const (
 	listed     = 200 // of each list take part
 	likeness   = 2.0 // what the vectors weigh, and the words one
@@ -68,8 +72,9 @@ const (
 	generatedFactor = 0.5
 )
 
-// Run answers a query from an index, the best hit first. Up to the number of chunks at which an index is searched through clusters, equal
-// trees give equal answers, however their indexes came about. It takes two round trips to the store beside that for the manifest.
+// Run answers a query from an index, the best hit first. Up to the number of chunks at which an
+// index is searched through clusters, equal trees give equal answers, however their indexes came
+// about. It takes two round trips to the store beside that for the manifest.
 func Run(ctx context.Context, b *segment.Base, q Query) ([]Hit, error) {
 	limit := cmp.Or(q.Limit, 10)
 	if limit < 0 || limit > MaxLimit {
@@ -79,7 +84,8 @@ func Run(ctx context.Context, b *segment.Base, q Query) ([]Hit, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := segment.Request{Words: different(q.Words, MaxWords), Names: namesIn(q.Text), Vector: q.Vector, Directory: directory}
+	r := segment.Request{Words: different(q.Words, MaxWords), Names: namesIn(q.Text),
+		Vector: q.Vector, Directory: directory}
 	if slices.IndexFunc(q.Vector, func(x float32) bool { return x != 0 }) < 0 {
 		r.Vector = nil
 	}
@@ -109,7 +115,8 @@ func Run(ctx context.Context, b *segment.Base, q Query) ([]Hit, error) {
 	var hits []Hit
 	for _, s := range all {
 		if l, ok := where[s.row]; ok {
-			hits = append(hits, Hit{Path: l.Path, FirstLine: l.FirstLine, LastLine: l.LastLine, Start: l.Start, End: l.End, Symbol: l.Symbol,
+			hits = append(hits, Hit{Path: l.Path, FirstLine: l.FirstLine, LastLine: l.LastLine, Start: l.Start,
+				End: l.End, Symbol: l.Symbol,
 				Score: s.score, WordRank: s.words, VectorRank: s.vector})
 		}
 	}
@@ -122,8 +129,8 @@ func Run(ctx context.Context, b *segment.Base, q Query) ([]Hit, error) {
 const (
 	// estimated is how many rows get their score where it was an estimate.
 	estimated = 256
-	// located is how many of the best chunks are located at least, so that ties at the limit are broken by path; and, as they are the
-	// best by estimates, so that they hold the best by scores.
+	// located is how many of the best chunks are located at least, so that ties at the limit are
+	// broken by path; and, as they are the best by estimates, so that they hold the best by scores.
 	located = 100
 )
 
@@ -188,7 +195,8 @@ func fuse(v *segment.View, byWords, byVector []segment.Neighbour, named []segmen
 	for i, n := range byVector {
 		of(n.Row).vector = i + 1
 	}
-	// Those that declare the name come in the order of their words; one that is not among the first of these comes after them all.
+	// Those that declare the name come in the order of their words; one that is not among the first
+	// of these comes after them all.
 	for i, r := range namedInOrder(v, byWords, named) {
 		of(r).score = namedExact * (nameOffset + 1) / float64(nameOffset+i+1)
 	}
@@ -207,12 +215,16 @@ func fuse(v *segment.View, byWords, byVector []segment.Neighbour, named []segmen
 		}
 		out = append(out, *s)
 	}
-	slices.SortFunc(out, func(a, b scored) int { return cmp.Or(cmp.Compare(b.score, a.score), v.Compare(a.row, b.row)) })
+	slices.SortFunc(out, func(a, b scored) int {
+		return cmp.Or(cmp.Compare(b.score, a.score),
+			v.Compare(a.row, b.row))
+	})
 	return out
 }
 
-// share is the score at a rank of a list as a share of the best one. A row that is not in a full list may be hardly worse than the last
-// that is, and counts as that one; where the list has room, it has nothing of what the list is about.
+// share is the score at a rank of a list as a share of the best one. A row that is not in a full
+// list may be hardly worse than the last that is, and counts as that one; where the list has room,
+// it has nothing of what the list is about.
 func share(list []segment.Neighbour, rank int) float64 {
 	if rank == 0 && len(list) == listed {
 		rank = listed

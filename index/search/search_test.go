@@ -17,7 +17,8 @@ var open, load, commit = segmenttest.Open, segmenttest.Load, segmenttest.Commit
 
 // query makes a query of a text as an index's user would.
 func query(text string) search.Query {
-	return search.Query{Text: text, Words: strings.Fields(strings.ToLower(text)), Vector: segmenttest.Vector(text), Limit: 20}
+	return search.Query{Text: text, Words: strings.Fields(strings.ToLower(text)),
+		Vector: segmenttest.Vector(text), Limit: 20}
 }
 
 func queries(random *rand.Rand, tree segmenttest.Tree) (all []search.Query) {
@@ -65,7 +66,8 @@ func answers(t testing.TB, b *segment.Base, all []search.Query) string {
 	return out.String()
 }
 
-// TestIncrementalEqualsFresh: after any edits, committed one after another or laid over, the answers are those of an index that is made at once, bit for bit.
+// TestIncrementalEqualsFresh: after any edits, committed one after another or laid over, the
+// answers are those of an index that is made at once, bit for bit.
 func TestIncrementalEqualsFresh(t *testing.T) {
 	for seed := range uint64(3) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -97,7 +99,8 @@ func TestIncrementalEqualsFresh(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, b := range map[string]*segment.Base{"committed": b, "loaded": again, "overlay": overlay, "by root": byRoot} {
+			for name, b := range map[string]*segment.Base{"committed": b, "loaded": again,
+				"overlay": overlay, "by root": byRoot} {
 				if got := answers(t, b, all); got != want {
 					t.Fatalf("seed %d, step %d, %s: %s", seed, step, name, difference(got, want))
 				}
@@ -142,7 +145,8 @@ func difference(got, want string) string {
 	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
-			return fmt.Sprintf("line %d:\ngot  %s\nwant %s", i, strings.Join(a[max(i-2, 0):i+1], "\n     "), strings.Join(b[max(i-2, 0):i+1], "\n     "))
+			return fmt.Sprintf("line %d:\ngot  %s\nwant %s", i, strings.Join(a[max(i-2, 0):i+1], "\n     "),
+				strings.Join(b[max(i-2, 0):i+1], "\n     "))
 		}
 	}
 	return fmt.Sprintf("%d lines, want %d", len(a), len(b))

@@ -10,13 +10,15 @@ import (
 	"github.com/rondo-rl/rondo/index/segment"
 )
 
-// Parameters of BM25 as in its literature: how soon repetitions count for nothing more, and how much long chunks are held back.
+// Parameters of BM25 as in its literature: how soon repetitions count for nothing more, and how
+// much long chunks are held back.
 const (
 	bm25K1 = 1.2
 	bm25B  = 0.75
 )
 
-// words ranks the live rows by BM25: sum over words of idf · tf · (k1+1) / (tf + k1 · (1 - b + b · length / average)).
+// words ranks the live rows by BM25: sum over words of idf · tf · (k1+1) / (tf + k1 · (1 - b
+// + b · length / average)).
 func words(v *segment.View, n int) []segment.Neighbour {
 	if v.Rows == 0 {
 		return nil
@@ -70,8 +72,8 @@ func best(v *segment.View, all []segment.Neighbour) []segment.Neighbour {
 	return all[:min(len(all), listed)]
 }
 
-// namesIn gives what in a text looks like the name of a declaration, in lower case: what is composed or qualified, or called, or quoted as
-// code; and a text that is one word.
+// namesIn gives what in a text looks like the name of a declaration, in lower case: what is
+// composed or qualified, or called, or quoted as code; and a text that is one word.
 func namesIn(text string) (names []string) {
 	if len(text) > maxText {
 		text = text[:maxText]
@@ -84,7 +86,8 @@ func namesIn(text string) (names []string) {
 		if name == "" || len(names) == maxNames {
 			continue
 		}
-		if len(tokens) == 1 || strings.HasSuffix(strings.TrimRight(token, ".:`"), "()") || strings.HasPrefix(token, "`") || composed(name) {
+		if len(tokens) == 1 || strings.HasSuffix(strings.TrimRight(token, ".:`"), "()") ||
+			strings.HasPrefix(token, "`") || composed(name) {
 			names = append(names, strings.ToLower(name))
 		}
 	}
@@ -92,11 +95,12 @@ func namesIn(text string) (names []string) {
 	return slices.Compact(names)
 }
 
-// asName takes away what is around and within a name in code: (*Reader).ReadAll() is Reader.ReadAll.
+// asName takes away what is around and within a name in code:
+// (*Reader).ReadAll() is Reader.ReadAll.
 var asName = strings.NewReplacer("(", "", ")", "", "*", "", "&", "", "`", "")
 
-// composed reports whether a word is one that nobody writes but in code: with an underscore, a qualifier, a capital letter after a small
-// one, or a small one after two capitals.
+// composed reports whether a word is one that nobody writes but in code: with an underscore, a
+// qualifier, a capital letter after a small one, or a small one after two capitals.
 func composed(name string) bool {
 	small, capitals := false, 0
 	for i, r := range name {

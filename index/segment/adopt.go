@@ -13,15 +13,17 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Adoption looks at so many files of the tree, and at so many other repositories, those that changed last.
+// Adoption looks at so many files of the tree, and at so many other repositories,
+// those that changed last.
 const (
 	sampled  = 64
 	siblings = 32
 )
 
-// Adopt begins an empty index from that of another repository of the space, the one that shares most files with a tree, given by path and
-// digest. So a second clone costs its difference only: what Files then yields is to be compared with the tree. Without one that has the
-// embedder and shares at least half of the files looked at, it is b itself.
+// Adopt begins an empty index from that of another repository of the space, the one that shares
+// most files with a tree, given by path and digest. So a second clone costs its difference only:
+// what Files then yields is to be compared with the tree. Without one that has the embedder and
+// shares at least half of the files looked at, it is b itself.
 func (b *Base) Adopt(ctx context.Context, embedder string, tree iter.Seq2[string, [32]byte]) (*Base, error) {
 	if len(b.parts) > 0 || b.overlay {
 		return b, nil

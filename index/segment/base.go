@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Base is an index as it was at one moment: it does not change, and is safe for concurrent use. Pages are read when they are needed.
+// Base is an index as it was at one moment: it does not change, and is safe for concurrent use.
+// Pages are read when they are needed.
 type Base struct {
 	reader
 	repo    string // "" where no pointer is moved
@@ -25,8 +26,8 @@ type Base struct {
 	tuning tuning
 }
 
-// New begins an index that no repository points to: it is found by its root alone, and goes with garbage collection some time after it
-// was written last.
+// New begins an index that no repository points to: it is found by its root alone, and goes with
+// garbage collection some time after it was written last.
 func New(store storage.Store, keys *seal.Keys, cache *Cache) *Base {
 	if cache == nil {
 		cache = memoryOnly()
@@ -34,7 +35,8 @@ func New(store storage.Store, keys *seal.Keys, cache *Cache) *Base {
 	return &Base{reader: reader{store, keys, cache}, tuning: tuned}
 }
 
-// Load gives a repository's present index, an empty one where there is none yet. Without a cache each Base keeps its own pages in memory.
+// Load gives a repository's present index, an empty one where there is none yet. Without a cache
+// each Base keeps its own pages in memory.
 func Load(ctx context.Context, store storage.Store, keys *seal.Keys, repo string, cache *Cache) (*Base, error) {
 	b := New(store, keys, cache)
 	b.repo = keys.Repo(repo)
@@ -53,8 +55,8 @@ func Load(ctx context.Context, store storage.Store, keys *seal.Keys, repo string
 	return b, nil
 }
 
-// LoadRoot gives the index of a tree by seal.Keys.Root: storage.ErrNotFound where there is none. What is committed to it moves no
-// repository's pointer.
+// LoadRoot gives the index of a tree by seal.Keys.Root: storage.ErrNotFound where there is none.
+// What is committed to it moves no repository's pointer.
 func LoadRoot(ctx context.Context, store storage.Store, keys *seal.Keys, root string, cache *Cache) (*Base, error) {
 	b := New(store, keys, cache)
 	key := rootKey(keys.Space(), root)
@@ -137,8 +139,8 @@ func conflict(key string) error {
 	return fmt.Errorf("%s: %w: load the index again and commit what is still to do", key, storage.ErrConflict)
 }
 
-// publish moves the repository's pointer to a manifest. It tells apart what a store that failed has done: the pointer is read again
-// before anything is concluded.
+// publish moves the repository's pointer to a manifest. It tells apart what a store that failed has
+// done: the pointer is read again before anything is concluded.
 func (b *Base) publish(ctx context.Context, manifest []byte) (etag string, err error) {
 	key := repoKey(b.keys.Space(), b.repo)
 	etag, err = b.store.CompareAndSwap(ctx, key, b.etag, manifest)
@@ -147,7 +149,8 @@ func (b *Base) publish(ctx context.Context, manifest []byte) (etag string, err e
 	}
 	present, etag, lookErr := b.store.Load(ctx, key)
 	switch {
-	case lookErr == nil && string(present) == string(manifest): // sealed with a random nonce: nobody else wrote these bytes
+	// sealed with a random nonce: nobody else wrote these bytes
+	case lookErr == nil && string(present) == string(manifest):
 		return etag, nil
 	case errors.Is(err, storage.ErrConflict):
 		return "", conflict(key)

@@ -31,7 +31,8 @@ func newSynthetic() *synthetic {
 func (s *synthetic) file(n int) segment.File {
 	f := segment.File{Path: fmt.Sprintf("package%d/folder%d/file%06d.go", n%50, n%7, n)}
 	for i := range chunksPerFile {
-		c := segment.Chunk{Start: 800 * i, End: 800 * (i + 1), FirstLine: 25*i + 1, LastLine: 25 * (i + 1), Symbol: fmt.Sprintf("Function%d", s.random.IntN(1e6)), Vector: s.one()}
+		c := segment.Chunk{Start: 800 * i, End: 800 * (i + 1), FirstLine: 25*i + 1, LastLine: 25 * (i + 1),
+			Symbol: fmt.Sprintf("Function%d", s.random.IntN(1e6)), Vector: s.one()}
 		binary.BigEndian.PutUint64(c.ID[:], s.random.Uint64())
 		for range wordsPerChunk {
 			c.Words = append(c.Words, fmt.Sprintf("w%d", s.words.Uint64()))
@@ -64,7 +65,8 @@ func (s *synthetic) build(tb testing.TB, store storage.Store, chunks int) *segme
 	return b
 }
 
-// BenchmarkCommit: what an update costs follows the files that changed, not the tree. Merges are in it.
+// BenchmarkCommit: what an update costs follows the files that changed, not
+// the tree. Merges are in it.
 func BenchmarkCommit(b *testing.B) {
 	for _, chunks := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprintf("chunks=%d", chunks), func(b *testing.B) {
@@ -75,7 +77,8 @@ func BenchmarkCommit(b *testing.B) {
 					for b.Loop() {
 						b.StopTimer()
 						c := segment.Change{Embedder: "synthetic", Dimensions: 192, Update: s.update()}
-						for at := s.random.IntN(max(chunks/chunksPerFile-changed, 1)); len(c.Put) < changed; at++ { // files that are there
+						// files that are there
+						for at := s.random.IntN(max(chunks/chunksPerFile-changed, 1)); len(c.Put) < changed; at++ {
 							c.Put = append(c.Put, s.file(at))
 						}
 						b.StartTimer()

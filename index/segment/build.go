@@ -215,7 +215,8 @@ func (b *builder) writeOrder(o *object) error {
 			ties = append(ties, binary.BigEndian.Uint64(mark[:]))
 			counts, classes = append(counts, uint32(len(f.rows))), append(classes, uint8(ClassOf(f.path)))
 		}
-		return o.page(order, fixedColumn(arrow.PrimitiveTypes.Uint64, ties), uint32Column(counts), fixedColumn(arrow.PrimitiveTypes.Uint8, classes))
+		return o.page(order, fixedColumn(arrow.PrimitiveTypes.Uint64, ties), uint32Column(counts),
+			fixedColumn(arrow.PrimitiveTypes.Uint8, classes))
 	})
 }
 
@@ -244,7 +245,8 @@ func writeVectors(o *object, all []*chunkRow, slots []uint32) error {
 		for _, row := range slots[from:to] {
 			data, scales = append(data, all[row].vector.bytes...), append(scales, all[row].vector.scale)
 		}
-		return o.page(vectors, bytesColumn(o.dimensions, data), fixedColumn(arrow.PrimitiveTypes.Float32, scales), uint32Column(slots[from:to]))
+		return o.page(vectors, bytesColumn(o.dimensions, data), fixedColumn(arrow.PrimitiveTypes.Float32, scales),
+			uint32Column(slots[from:to]))
 	})
 }
 
@@ -263,7 +265,8 @@ func writeBits(o *object, all []*chunkRow, slots []uint32) error {
 			difference, norm := all[slots[slot]].vector.minus(clusters[0].quantised)
 			signs, norms = appendSigns(signs, difference), append(norms, norm)
 		}
-		return o.page(signBits, bytesColumn(width, signs), fixedColumn(arrow.PrimitiveTypes.Float32, norms), uint32Column(slots[from:to]))
+		return o.page(signBits, bytesColumn(width, signs), fixedColumn(arrow.PrimitiveTypes.Float32, norms),
+			uint32Column(slots[from:to]))
 	})
 }
 
@@ -284,7 +287,8 @@ func (b *builder) writeRows(o *object) error {
 		if len(paths) == 0 {
 			return nil
 		}
-		err := o.page(rows, textColumn(paths), textColumn(symbols), uint32Column(numbers[0]), uint32Column(numbers[1]), uint32Column(numbers[2]), uint32Column(numbers[3]))
+		err := o.page(rows, textColumn(paths), textColumn(symbols), uint32Column(numbers[0]), uint32Column(numbers[1]),
+			uint32Column(numbers[2]), uint32Column(numbers[3]))
 		paths, symbols, numbers = nil, nil, [4][]uint32{}
 		return err
 	}
@@ -305,7 +309,8 @@ func (b *builder) writeRows(o *object) error {
 	return flush()
 }
 
-// writePostings cuts a long list into several entries of the same word, so that a rare word beside it does not cost its length.
+// writePostings cuts a long list into several entries of the same word, so that a rare word beside
+// it does not cost its length.
 func (b *builder) writePostings(o *object, all []*chunkRow) error {
 	lists := make([]list, len(b.marks))
 	var sorted []uint32 // positions of marks

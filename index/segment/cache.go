@@ -16,11 +16,13 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Cache keeps pages of segments: opened ones in memory, and sealed ones in a folder, where several processes may use them. It is safe
-// for concurrent use, and may serve any number of indexes and spaces.
+// Cache keeps pages of segments: opened ones in memory, and sealed ones in a folder,
+// where several processes may use them. It is safe for concurrent use, and may serve any
+// number of indexes and spaces.
 //
-// In the folder a segment is a file with holes. A page in it counts only if it can be opened with the key, for its place: so what another
-// process has half written, a hole, and damage are all the same as a page that is not there.
+// In the folder a segment is a file with holes. A page in it counts only if it can be opened with
+// the key, for its place: so what another process has half written, a hole, and damage are all the
+// same as a page that is not there.
 type Cache struct {
 	dir      string // "" for none
 	maxBytes int64
@@ -48,11 +50,13 @@ type cached struct {
 // Memory is how many bytes of opened pages a cache keeps unless told otherwise.
 const Memory = 256 << 20
 
-// NewCache makes a cache that keeps up to memory bytes of opened pages and, where dir is not "", up to disk bytes of sealed ones in
-// the folder, which it makes if need be, readable by its owner alone. The folder may grow over its limit by a sixteenth.
+// NewCache makes a cache that keeps up to memory bytes of opened pages and, where dir is not "", up
+// to disk bytes of sealed ones in the folder, which it makes if need be, readable by its owner
+// alone. The folder may grow over its limit by a sixteenth.
 func NewCache(dir string, disk, memory int64) (*Cache, error) {
 	if memory < 0 || dir != "" && disk < 1<<20 {
-		return nil, fmt.Errorf("a cache of %d bytes in memory and %d in %q: at least 0, and 1048576 in a folder", memory, disk, dir)
+		return nil, fmt.Errorf("a cache of %d bytes in memory and %d in %q: at least 0, and 1048576 in a folder",
+			memory, disk, dir)
 	}
 	c := &Cache{dir: dir, maxBytes: disk, limit: memory}
 	var err error
@@ -123,7 +127,8 @@ func (c *Cache) open(digest [32]byte) *os.File {
 	return f
 }
 
-// keep writes a range of a segment. An error is none of the index's: what is not kept is read again.
+// keep writes a range of a segment. An error is none of the index's: what
+// is not kept is read again.
 func (c *Cache) keep(digest [32]byte, offset int64, sealed []byte) {
 	if c.dir == "" {
 		return
@@ -144,7 +149,8 @@ func (c *Cache) keep(digest [32]byte, offset int64, sealed []byte) {
 	}
 }
 
-// trim removes the segments that were not used for longest, until the folder is within its limit. Another process may do the same.
+// trim removes the segments that were not used for longest, until the folder is within its limit.
+// Another process may do the same.
 func (c *Cache) trim() error {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {

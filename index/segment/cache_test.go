@@ -42,7 +42,8 @@ func (s *counting) GetRange(ctx context.Context, key string, offset, length int6
 	return s.Store.GetRange(ctx, key, offset, length)
 }
 
-// TestCache: what one process has read another one need not, and what is wrong in the folder does no harm.
+// TestCache: what one process has read another one need not, and what is wrong in
+// the folder does no harm.
 func TestCache(t *testing.T) {
 	store := &counting{Store: open(t)}
 	folder := t.TempDir()
@@ -89,7 +90,8 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestCacheOfManyProcesses: several caches work on one folder at the same time, while it is trimmed.
+// TestCacheOfManyProcesses: several caches work on one folder at the same
+// time, while it is trimmed.
 func TestCacheOfManyProcesses(t *testing.T) {
 	store, folder := open(t), t.TempDir()
 	random := mathrand.New(mathrand.NewPCG(1, 1))
@@ -118,7 +120,8 @@ func TestCacheOfManyProcesses(t *testing.T) {
 	group.Wait()
 }
 
-// TestCacheIsBounded: the folder does not outgrow its limit by more than is written between two looks at it, and what is foreign stays.
+// TestCacheIsBounded: the folder does not outgrow its limit by more than is written between two
+// looks at it, and what is foreign stays.
 func TestCacheIsBounded(t *testing.T) {
 	store, folder := open(t), t.TempDir()
 	foreign := filepath.Join(folder, "notes.txt")

@@ -24,26 +24,34 @@ func TestRefusedChanges(t *testing.T) {
 		change func(*segment.Change)
 		want   error
 	}{
-		"no root":             {func(c *segment.Change) { c.Root = "" }, segment.ErrChange},
-		"a root in capitals":  {func(c *segment.Change) { c.Root = strings.Repeat("AB", 16) }, segment.ErrChange},
-		"no embedder":         {func(c *segment.Change) { c.Embedder = "" }, segment.ErrChange},
-		"a long embedder":     {func(c *segment.Change) { c.Embedder = strings.Repeat("x", 101) }, segment.ErrChange},
-		"another embedder":    {func(c *segment.Change) { c.Embedder = "other" }, segment.ErrEmbedder},
-		"no dimensions":       {func(c *segment.Change) { c.Dimensions = 0 }, segment.ErrChange},
-		"other dimensions":    {func(c *segment.Change) { c.Dimensions = 3 }, segment.ErrEmbedder},
-		"figures not JSON":    {func(c *segment.Change) { c.Figures = []byte("{") }, segment.ErrChange},
-		"no path":             {func(c *segment.Change) { c.Put[0].Path = "" }, segment.ErrChange},
-		"a long path":         {func(c *segment.Change) { c.Put[0].Path = strings.Repeat("x", segment.MaxPath+1) }, segment.ErrChange},
+		"no root":            {func(c *segment.Change) { c.Root = "" }, segment.ErrChange},
+		"a root in capitals": {func(c *segment.Change) { c.Root = strings.Repeat("AB", 16) }, segment.ErrChange},
+		"no embedder":        {func(c *segment.Change) { c.Embedder = "" }, segment.ErrChange},
+		"a long embedder":    {func(c *segment.Change) { c.Embedder = strings.Repeat("x", 101) }, segment.ErrChange},
+		"another embedder":   {func(c *segment.Change) { c.Embedder = "other" }, segment.ErrEmbedder},
+		"no dimensions":      {func(c *segment.Change) { c.Dimensions = 0 }, segment.ErrChange},
+		"other dimensions":   {func(c *segment.Change) { c.Dimensions = 3 }, segment.ErrEmbedder},
+		"figures not JSON":   {func(c *segment.Change) { c.Figures = []byte("{") }, segment.ErrChange},
+		"no path":            {func(c *segment.Change) { c.Put[0].Path = "" }, segment.ErrChange},
+		"a long path": {func(c *segment.Change) { c.Put[0].Path = strings.Repeat("x", segment.MaxPath+1) },
+			segment.ErrChange},
 		"a file twice":        {func(c *segment.Change) { c.Put = append(c.Put, c.Put[0]) }, segment.ErrChange},
 		"an end before start": {func(c *segment.Change) { c.Put[0].Chunks[0].End = -1 }, segment.ErrChange},
 		"lines backwards":     {func(c *segment.Change) { c.Put[0].Chunks[0].LastLine = 0 }, segment.ErrChange},
-		"a short vector":      {func(c *segment.Change) { c.Put[0].Chunks[0].Vector = []float32{1} }, segment.ErrChange},
+		"a short vector": {func(c *segment.Change) { c.Put[0].Chunks[0].Vector = []float32{1} },
+			segment.ErrChange},
 		"no number": {func(c *segment.Change) {
 			c.Put[0].Chunks[0].Vector = slices.Clone(c.Put[0].Chunks[0].Vector)
 			c.Put[0].Chunks[0].Vector[3] = float32(math.NaN())
 		}, segment.ErrChange},
-		"too many words":        {func(c *segment.Change) { c.Put[0].Chunks[0].Words = make([]string, segment.MaxWords+1) }, segment.ErrChange},
-		"too many chunks":       {func(c *segment.Change) { c.Put[0].Chunks = make([]segment.Chunk, segment.MaxFileChunks+1) }, segment.ErrChange},
+		"too many words": {func(c *segment.Change) {
+			c.Put[0].Chunks[0].Words = make([]string,
+				segment.MaxWords+1)
+		}, segment.ErrChange},
+		"too many chunks": {func(c *segment.Change) {
+			c.Put[0].Chunks = make([]segment.Chunk,
+				segment.MaxFileChunks+1)
+		}, segment.ErrChange},
 		"a vector that is none": {func(c *segment.Change) { c.Put[0].Chunks[0].Vector = nil }, segment.ErrNoVector},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +98,8 @@ func TestOtherTrees(t *testing.T) {
 	holds(t, b, nil)
 	before := segmenttest.Tree(nil)
 	for _, tree := range []segmenttest.Tree{
-		{}, {"empty": nil}, {"a\xff\xfe": {"func:X\xff y\xff"}, "empty": nil}, {"empty": nil, "other": nil}, {}, {"a": {"x"}},
+		{}, {"empty": nil}, {"a\xff\xfe": {"func:X\xff y\xff"}, "empty": nil},
+		{"empty": nil, "other": nil}, {}, {"a": {"x"}},
 	} {
 		b = commit(t, b, tree.Change(keys, before))
 		holds(t, b, tree)
@@ -111,7 +120,8 @@ func TestWhoHasNoKey(t *testing.T) {
 	if b, err := segment.Load(t.Context(), store, other, "repo", nil); err != nil || b.Root() != "" {
 		t.Errorf("another key loads %q, %v", b.Root(), err)
 	}
-	if _, err := segment.LoadRoot(t.Context(), store, other, tree.Root(keys), nil); !errors.Is(err, storage.ErrNotFound) {
+	if _, err := segment.LoadRoot(t.Context(), store, other, tree.Root(keys),
+		nil); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("another key loads a root: %v", err)
 	}
 	// Even in its own place.
@@ -127,7 +137,8 @@ func TestWhoHasNoKey(t *testing.T) {
 	}
 }
 
-// TestDamage: an object that is damaged, cut off, exchanged or gone is an error that says so, and Replace leads out of it.
+// TestDamage: an object that is damaged, cut off, exchanged or gone is an error that says so, and
+// Replace leads out of it.
 func TestDamage(t *testing.T) {
 	store := open(t)
 	random := rand.New(rand.NewPCG(1, 1))
@@ -162,7 +173,8 @@ func TestDamage(t *testing.T) {
 			w.Remove(path)
 			break
 		}
-		if v, err := b.Read(t.Context(), segment.Request{Words: []string{"w1"}, Vector: segmenttest.Vector("w1")}); err != nil {
+		if v, err := b.Read(t.Context(), segment.Request{Words: []string{"w1"},
+			Vector: segmenttest.Vector("w1")}); err != nil {
 			return err
 		} else if _, err := b.Locate(t.Context(), v, rowsOf(v), nil); err != nil {
 			return err
@@ -276,9 +288,13 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("the clone takes %d bytes more, where the first repository takes %d", grown, whole)
 	}
 	for name, b := range map[string]func() (*segment.Base, error){
-		"another embedder": func() (*segment.Base, error) { return load(t, store, "x").Adopt(t.Context(), "other", digests(clone)) },
+		"another embedder": func() (*segment.Base, error) {
+			return load(t, store, "x").Adopt(t.Context(),
+				"other", digests(clone))
+		},
 		"other files": func() (*segment.Base, error) {
-			return load(t, store, "x").Adopt(t.Context(), segmenttest.Embedder, digests(segmenttest.Tree{}.Grow(random, 50)))
+			return load(t, store, "x").Adopt(t.Context(), segmenttest.Embedder,
+				digests(segmenttest.Tree{}.Grow(random, 50)))
 		},
 		"no files": func() (*segment.Base, error) {
 			return load(t, store, "x").Adopt(t.Context(), segmenttest.Embedder, maps.All(map[string][32]byte{}))

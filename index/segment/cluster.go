@@ -9,9 +9,11 @@ import (
 	"sync"
 )
 
-// Clusters let a query read the vectors that can be near it, in an index that is too large to read them all.
+// Clusters let a query read the vectors that can be near it, in an index that is
+// too large to read them all.
 const (
-	// ExactRows is up to how many live rows an index is searched through all its vectors, so that an answer is exact.
+	// ExactRows is up to how many live rows an index is searched through all its vectors, so
+	// that an answer is exact.
 	ExactRows = 200_000
 
 	centroidBytes  = 50 << 10 // of a segment, at most
@@ -21,8 +23,9 @@ const (
 	closest = 12
 )
 
-// tuning is from where on clusters are made and used; tests set it lower. A segment of at least clusteredRows is clustered, in an index that
-// has clusteredIndex rows with it: a smaller one is not worth its centroids, which every manifest repeats.
+// tuning is from where on clusters are made and used; tests set it lower. A segment of at least
+// clusteredRows is clustered, in an index that has clusteredIndex rows with it: a smaller one is
+// not worth its centroids, which every manifest repeats.
 type tuning struct{ exactRows, clusteredIndex, clusteredRows int }
 
 var tuned = tuning{exactRows: ExactRows, clusteredIndex: 128 << 10, clusteredRows: 8 << 10}
@@ -60,7 +63,8 @@ type clusterer struct {
 	centroids []centroid
 }
 
-// nearest gives the centroid whose inner product with a vector is largest, among those that agree in most signs.
+// nearest gives the centroid whose inner product with a vector is largest, among those
+// that agree in most signs.
 func (c *clusterer) nearest(v quantised, signs []uint64) (best int, likeness float32) {
 	var at [closest]int
 	var apart [closest]int
@@ -84,7 +88,8 @@ func (c *clusterer) nearest(v quantised, signs []uint64) (best int, likeness flo
 	}
 	likeness = float32(math.Inf(-1))
 	for _, i := range at[:n] {
-		if l := float32(dotBytes(c.centroids[i].bytes, v.bytes)) * c.centroids[i].scale; l > likeness || l == likeness && i < best {
+		if l := float32(dotBytes(c.centroids[i].bytes, v.bytes)) * c.centroids[i].scale; l > likeness ||
+			l == likeness && i < best {
 			best, likeness = i, l
 		}
 	}
@@ -129,7 +134,8 @@ func indices(n int) []int {
 	return all
 }
 
-// train finds centroids by spherical k-means over vectors spread evenly through all. It draws nothing at random.
+// train finds centroids by spherical k-means over vectors spread evenly through all. It
+// draws nothing at random.
 func train(all []quantised, count int) *clusterer {
 	step := max(len(all)/(count*trainingRows), 1)
 	var sample []quantised
@@ -152,7 +158,8 @@ func train(all []quantised, count int) *clusterer {
 	return c
 }
 
-// center moves the centroids into the middle of what is nearest to them. One that has nothing begins anew at a vector that is far from its own.
+// center moves the centroids into the middle of what is nearest to them. One that has nothing
+// begins anew at a vector that is far from its own.
 func (c *clusterer) center(sample []quantised, nearest []uint32, likeness []float32) {
 	d := len(sample[0].bytes)
 	sums, sizes := make([]float32, len(c.centroids)*d), make([]int, len(c.centroids))
@@ -236,7 +243,8 @@ func readCentroids(sizes, centroids []byte, dimensions int) (all []cluster) {
 	at := 0
 	for len(sizes) > 0 {
 		size, n := binary.Uvarint(sizes)
-		q := quantised{bytes: centroids[4:][:dimensions], scale: math.Float32frombits(binary.LittleEndian.Uint32(centroids))}
+		q := quantised{bytes: centroids[4:][:dimensions],
+			scale: math.Float32frombits(binary.LittleEndian.Uint32(centroids))}
 		all = append(all, cluster{q, at, at + int(size)})
 		sizes, centroids, at = sizes[n:], centroids[4+dimensions:], at+int(size)
 	}
@@ -250,14 +258,16 @@ type probe struct {
 	likeness float64
 }
 
-// Of the rows in clusters a query looks at the signs of the nearer half, and at least of so many. A third of them holds 94 of 100 of the ten
-// best for questions in prose to the Go standard library, a half 98: such a question is near to no cluster, and signs are small.
+// Of the rows in clusters a query looks at the signs of the nearer half, and at least of so many. A
+// third of them holds 94 of 100 of the ten best for questions in prose to the Go standard library,
+// a half 98: such a question is near to no cluster, and signs are small.
 const (
 	probedShare = 2
 	probedRows  = 1 << 10
 )
 
-// probes gives the clusters that are nearest to a query, of all segments together, or the whole of them.
+// probes gives the clusters that are nearest to a query, of all segments
+// together, or the whole of them.
 func (q *query) probes(parts []*part, whole bool) []probe {
 	var all []probe
 	total := 0
@@ -293,8 +303,10 @@ type signed struct {
 }
 
 func (q *query) signed() *signed {
-	// For a vector v of length 1 whose weight is spread evenly, q · signs of v is about √(2d/π) times q · v.
-	s := &signed{sums: make([][256]int32, 8*signWords(len(q.steps))), scale: q.scale / math.Sqrt(2*float64(len(q.steps))/math.Pi)}
+	// For a vector v of length 1 whose weight is spread evenly, q · signs of v is
+	// about √(2d/π) times q · v.
+	s := &signed{sums: make([][256]int32, 8*signWords(len(q.steps))),
+		scale: q.scale / math.Sqrt(2*float64(len(q.steps))/math.Pi)}
 	for at := range s.sums {
 		for b := range 256 {
 			for bit := range 8 {

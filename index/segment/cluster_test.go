@@ -66,7 +66,8 @@ func (t *topics) put(tb testing.TB, b *segment.Base, rows, atOnce int) *segment.
 		for at := n; at < min(n+atOnce, rows); at += 10 {
 			f := segment.File{Path: fmt.Sprintf("folder%d/f%06d.go", at%7, at)}
 			for i := range 10 {
-				c := segment.Chunk{Start: i, End: i + 1, FirstLine: i, LastLine: i, Words: []string{fmt.Sprintf("w%d", t.random.IntN(5000)), "common"}, Vector: t.one()}
+				c := segment.Chunk{Start: i, End: i + 1, FirstLine: i, LastLine: i,
+					Words: []string{fmt.Sprintf("w%d", t.random.IntN(5000)), "common"}, Vector: t.one()}
 				binary.BigEndian.PutUint64(c.ID[:], t.random.Uint64())
 				f.Chunks = append(f.Chunks, c)
 			}
@@ -126,7 +127,8 @@ func recall(tb testing.TB, approximate, exact *segment.Base, queries [][]float32
 	return float64(found) / float64(wanted)
 }
 
-// TestRecall: through the clusters nearly all is found that an exact search finds, from segments of all sizes, also where files are dead, and below a directory.
+// TestRecall: through the clusters nearly all is found that an exact search finds, from segments of
+// all sizes, also where files are dead, and below a directory.
 func TestRecall(t *testing.T) {
 	store := open(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -181,7 +183,8 @@ func (s slow) Get(context.Context, string) ([]byte, error) { panic("whole object
 
 func (s slow) Stat(context.Context, string) (storage.Info, error) { panic("nothing is looked at") }
 
-// TestThreeRoundTrips: a question to an index of which nothing is cached takes three round trips, with clusters and without.
+// TestThreeRoundTrips: a question to an index of which nothing is cached takes three round trips,
+// with clusters and without.
 func TestThreeRoundTrips(t *testing.T) {
 	store := open(t)
 	topics := newTopics(rand.New(rand.NewPCG(1, 2)), 100, 64)
@@ -196,7 +199,8 @@ func TestThreeRoundTrips(t *testing.T) {
 					t.Fatal(err)
 				}
 				b.Cluster(clusteredFrom)
-				q := search.Query{Text: "CamelName w17 w4", Words: strings.Fields("w17 w4 common"), Vector: topics.one(), Directory: directory, Limit: 10}
+				q := search.Query{Text: "CamelName w17 w4", Words: strings.Fields("w17 w4 common"),
+					Vector: topics.one(), Directory: directory, Limit: 10}
 				hits, err := search.Run(t.Context(), b, q)
 				if err != nil || len(hits) != 10 {
 					t.Fatalf("%s: %d hits, %v", name, len(hits), err)

@@ -13,8 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Writer collects a change that may be larger than memory: full segments are stored on the way, where nobody sees them until Commit.
-// It is not safe for concurrent use.
+// Writer collects a change that may be larger than memory: full segments are stored on the way,
+// where nobody sees them until Commit. It is not safe for concurrent use.
 type Writer struct {
 	base       *Base
 	embedder   string
@@ -36,8 +36,8 @@ type await struct {
 	file, row int
 }
 
-// fullSegment is how many rows a segment has at most, and fullVectors how many bytes of vectors: what is in memory at once, and what
-// a merge writes again.
+// fullSegment is how many rows a segment has at most, and fullVectors how many bytes of vectors:
+// what is in memory at once, and what a merge writes again.
 const (
 	fullSegment = 128 << 10
 	fullVectors = 128 << 20
@@ -51,11 +51,14 @@ func (b *Base) Begin(embedder string, dimensions int) (*Writer, error) {
 	case b.overlay:
 		return nil, ErrOverlay
 	case embedder == "" || len(embedder) > MaxEmbedder || dimensions < 1 || dimensions > MaxDimensions:
-		return nil, fmt.Errorf("%w: embedder %.100q with %d dimensions (limits: %d bytes, %d)", ErrChange, embedder, dimensions, MaxEmbedder, MaxDimensions)
+		return nil, fmt.Errorf("%w: embedder %.100q with %d dimensions (limits: %d bytes, %d)", ErrChange, embedder,
+			dimensions, MaxEmbedder, MaxDimensions)
 	case len(b.parts) > 0 && (b.Embedder() != embedder || b.Dimensions() != dimensions):
-		return nil, fmt.Errorf("%w: %s with %d dimensions, and the change is of %s with %d", ErrEmbedder, b.Embedder(), b.Dimensions(), embedder, dimensions)
+		return nil, fmt.Errorf("%w: %s with %d dimensions, and the change is of %s with %d", ErrEmbedder, b.Embedder(),
+			b.Dimensions(), embedder, dimensions)
 	}
-	return &Writer{base: b, embedder: embedder, dimensions: dimensions, full: full(dimensions), removed: map[string]bool{}, put: map[string]bool{}}, nil
+	return &Writer{base: b, embedder: embedder, dimensions: dimensions, full: full(dimensions),
+		removed: map[string]bool{}, put: map[string]bool{}}, nil
 }
 
 // Remove takes a file out of the index.
@@ -97,7 +100,8 @@ func (w *Writer) add(f File) error {
 		if err := c.validate(w.dimensions); err != nil {
 			return fmt.Errorf("chunk %d: %w", i, err)
 		}
-		all[i] = chunkRow{id: c.ID, start: uint32(c.Start), end: uint32(c.End), first: uint32(c.FirstLine), last: uint32(c.LastLine),
+		all[i] = chunkRow{id: c.ID, start: uint32(c.Start), end: uint32(c.End), first: uint32(c.FirstLine),
+			last:   uint32(c.LastLine),
 			symbol: c.Symbol[:min(len(c.Symbol), MaxSymbol)], length: uint32(len(c.Words)), words: w.pending.counted(c)}
 		switch known, ok := w.own[c.ID]; {
 		case ok:
@@ -119,7 +123,8 @@ func (w *Writer) add(f File) error {
 
 func (c *Chunk) validate(dimensions int) error {
 	switch {
-	case c.Start < 0 || c.End < c.Start || c.End >= maxOffset || c.FirstLine < 0 || c.LastLine < c.FirstLine || c.LastLine >= maxOffset:
+	case c.Start < 0 || c.End < c.Start || c.End >= maxOffset || c.FirstLine < 0 || c.LastLine < c.FirstLine ||
+		c.LastLine >= maxOffset:
 		return fmt.Errorf("%w: bytes %d to %d, lines %d to %d", ErrChange, c.Start, c.End, c.FirstLine, c.LastLine)
 	case len(c.Words) > MaxWords:
 		return fmt.Errorf("%w: %d words (limit %d)", ErrChange, len(c.Words), MaxWords)
@@ -201,9 +206,10 @@ func (w *Writer) upload(ctx context.Context, parts []*part) error {
 	return g.Wait()
 }
 
-// Commit makes the change what the repository's index is. Where another updater was faster, the error is a storage.ErrConflict, and
-// nothing has changed: load again, and commit what is still to do. After another error the change may or may not have happened: load
-// again to see. A Writer commits once.
+// Commit makes the change what the repository's index is. Where another updater was faster,
+// the error is a storage.ErrConflict, and nothing has changed: load again, and commit what is
+// still to do. After another error the change may or may not have happened: load again to
+// see. A Writer commits once.
 func (w *Writer) Commit(ctx context.Context, u Update) (*Base, error) {
 	if w.err != nil {
 		return nil, w.err
@@ -304,8 +310,8 @@ func (b *Base) write(ctx context.Context, old *Base) error {
 	return err
 }
 
-// refresh writes the manifest again that is about to be replaced, if it is old: what it needs stays for a while, as others may use it or
-// build upon it.
+// refresh writes the manifest again that is about to be replaced, if it is old: what it needs stays
+// for a while, as others may use it or build upon it.
 func (b *Base) refresh(ctx context.Context, next string) error {
 	if b.pointer == nil || time.Since(b.manifest.Written) <= storage.RefreshAfter {
 		return nil
@@ -323,8 +329,9 @@ func (b *Base) refresh(ctx context.Context, next string) error {
 // Commit makes a change what the repository's index is, as Writer.Commit does.
 func (b *Base) Commit(ctx context.Context, c Change) (*Base, error) { return b.change(ctx, c, false) }
 
-// Overlay gives the index as it would be after a change, in memory alone: nothing is stored, and nobody else sees it. It is searched as
-// any other, and answers as if the change had been committed. Its root is the base's, unless the change has one.
+// Overlay gives the index as it would be after a change, in memory alone: nothing is stored, and
+// nobody else sees it. It is searched as any other, and answers as if the change had been
+// committed. Its root is the base's, unless the change has one.
 func (b *Base) Overlay(ctx context.Context, c Change) (*Base, error) { return b.change(ctx, c, true) }
 
 func (b *Base) change(ctx context.Context, c Change, overlay bool) (*Base, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Complete checks, without any key, that the manifest of a tree and all that it names are in the store: storage.ErrNotFound or
-// storage.ErrCorrupt where they are not.
+// Complete checks, without any key, that the manifest of a tree and all that it names are in the
+// store: storage.ErrNotFound or storage.ErrCorrupt where they are not.
 func Complete(ctx context.Context, store storage.Store, space, root string) error {
 	data, _, err := store.Load(ctx, rootKey(space, root))
 	if err != nil {

@@ -27,9 +27,11 @@ func sampleSegment(t testing.TB, files, dimensions int) (*seal.Keys, *part) {
 			for n := range vector {
 				vector[n] = float32(random.NormFloat64())
 			}
-			c := Chunk{Symbol: fmt.Sprintf("Name%d, Type.Method%d", k, i), Words: []string{"one", "two", "one", fmt.Sprintf("word%d", random.IntN(1000))}}
+			c := Chunk{Symbol: fmt.Sprintf("Name%d, Type.Method%d", k, i),
+				Words: []string{"one", "two", "one", fmt.Sprintf("word%d", random.IntN(1000))}}
 			id := [16]byte{byte(i), byte(k), 1}
-			f.rows = append(f.rows, chunkRow{id: id, vector: quantise(vector), start: 1, end: 2, first: 3, last: 4, symbol: c.Symbol, length: 4, words: b.counted(&c)})
+			f.rows = append(f.rows, chunkRow{id: id, vector: quantise(vector), start: 1, end: 2, first: 3, last: 4,
+				symbol: c.Symbol, length: 4, words: b.counted(&c)})
 		}
 		b.add(f)
 	}
@@ -127,7 +129,8 @@ func FuzzClear(f *testing.F) {
 	}
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if r, clear, err := decodeClear(data); err == nil && (len(r.root) != 32 || len(clear) != clearHead+32*len(r.digests)) {
+		if r, clear, err := decodeClear(data); err == nil &&
+			(len(r.root) != 32 || len(clear) != clearHead+32*len(r.digests)) {
 			t.Fatalf("%+v of %d bytes", r, len(clear))
 		} else if err != nil && !errors.Is(err, storage.ErrCorrupt) {
 			t.Fatal(err)
@@ -143,7 +146,8 @@ func FuzzPostings(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, count uint32) {
 		// What comes from anywhere.
 		all, err := appendPostings(nil, data, min(count, 1<<20), 1000)
-		if err == nil && (!slices.IsSortedFunc(all, func(a, b Posting) int { return int(a.Row) - int(b.Row) }) || len(all) > 0 && all[len(all)-1].Row >= 1000) {
+		if err == nil && (!slices.IsSortedFunc(all, func(a, b Posting) int { return int(a.Row) - int(b.Row) }) ||
+			len(all) > 0 && all[len(all)-1].Row >= 1000) {
 			t.Fatalf("%v", all)
 		}
 		// What was written comes back.
@@ -213,7 +217,8 @@ func TestLongLists(t *testing.T) {
 				words = append(words, "often")
 			}
 			c := Chunk{Words: words}
-			f.rows = append(f.rows, chunkRow{id: [16]byte{byte(i), byte(k), byte(k >> 8), 1}, vector: quantise([]float32{1, 0}), words: b.counted(&c), length: uint32(len(words))})
+			f.rows = append(f.rows, chunkRow{id: [16]byte{byte(i), byte(k), byte(k >> 8), 1},
+				vector: quantise([]float32{1, 0}), words: b.counted(&c), length: uint32(len(words))})
 		}
 		b.add(f)
 	}
@@ -268,8 +273,8 @@ func TestFullSegments(t *testing.T) {
 	}
 }
 
-// TestMergesFollowTheChange: over many small updates a row is written again a number of times that follows the logarithm of their number,
-// and there are never many segments.
+// TestMergesFollowTheChange: over many small updates a row is written again a number of times that
+// follows the logarithm of their number, and there are never many segments.
 func TestMergesFollowTheChange(t *testing.T) {
 	parts := []*part{{entry: entry{Files: 1, Rows: 100_000}}}
 	written, updates := 0, 2000
@@ -281,7 +286,8 @@ func TestMergesFollowTheChange(t *testing.T) {
 				sum += p.Rows
 			}
 			written += sum
-			parts = append(slices.DeleteFunc(parts, func(p *part) bool { return slices.Contains(group, p) }), &part{entry: entry{Files: 1, Rows: sum}})
+			parts = append(slices.DeleteFunc(parts, func(p *part) bool { return slices.Contains(group, p) }),
+				&part{entry: entry{Files: 1, Rows: sum}})
 		}
 		if len(parts) > maxSmall+1 {
 			t.Fatalf("%d segments", len(parts))
@@ -292,11 +298,13 @@ func TestMergesFollowTheChange(t *testing.T) {
 	}
 }
 
-// TestMergeOfTheDead: a segment of which more than a third is dead is written again; one with less is not.
+// TestMergeOfTheDead: a segment of which more than a third is dead is written
+// again; one with less is not.
 func TestMergeOfTheDead(t *testing.T) {
 	few := &part{entry: entry{Files: 100, Rows: 1000, DeadFiles: 33, DeadRows: 330}}
 	many := &part{entry: entry{Files: 100, Rows: 1000, DeadFiles: 34, DeadRows: 340}}
-	if groups := mergers([]*part{few, many}, fullSegment); len(groups) != 1 || len(groups[0]) != 1 || groups[0][0] != many {
+	if groups := mergers([]*part{few, many}, fullSegment); len(groups) != 1 ||
+		len(groups[0]) != 1 || groups[0][0] != many {
 		t.Errorf("%v", groups)
 	}
 }

@@ -19,7 +19,8 @@ type liveFile struct {
 
 // pageOf is the page of files in which a path stands, if it is in the segment; -1 when it cannot.
 func (p *part) pageOf(path string) int {
-	at, exact := slices.BinarySearchFunc(p.Paths, path, func(first []byte, path string) int { return strings.Compare(string(first), path) })
+	at, exact := slices.BinarySearchFunc(p.Paths, path,
+		func(first []byte, path string) int { return strings.Compare(string(first), path) })
 	if exact {
 		return at
 	}
@@ -57,15 +58,16 @@ func (b *Base) find(ctx context.Context, paths []string) (map[string]liveFile, e
 	return all, nil
 }
 
-// File reports whether a path is in the index, and the mark of its content: seal.Keys.Content of the digest.
+// File reports whether a path is in the index, and the mark of its content:
+// seal.Keys.Content of the digest.
 func (b *Base) File(ctx context.Context, path string) (content [16]byte, ok bool, err error) {
 	all, err := b.find(ctx, []string{path})
 	f, ok := all[path]
 	return f.content, ok, err
 }
 
-// Files yields the live files with the marks of their contents, sorted by path: what to compare with a tree where nothing else is known of
-// what the index holds. An error ends it.
+// Files yields the live files with the marks of their contents, sorted by path: what to compare
+// with a tree where nothing else is known of what the index holds. An error ends it.
 func (b *Base) Files(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		var wants []want
@@ -112,7 +114,8 @@ type slot struct {
 	slot uint32
 }
 
-// pagesOf are the pages of ids in which an id can stand: more than one only where a page begins with the same four bytes.
+// pagesOf are the pages of ids in which an id can stand: more than one only where a page begins
+// with the same four bytes.
 func (p *part) pagesOf(id *[16]byte) (from, to int) {
 	prefix, n := binary.BigEndian.Uint32(id[:4]), p.pages(ids)
 	first := func(i int) uint32 { return binary.BigEndian.Uint32(p.IDs[4*i:]) }

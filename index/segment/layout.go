@@ -14,14 +14,16 @@ type section uint8
 
 // Sections, in the order in which they lie in a segment. It is kept on disk.
 const (
-	files    section = iota // path, content, rows and words of each file, sorted by path: to find one
-	order                   // what ranking needs of each file, in the same order
-	ids                     // of the chunks, sorted, with the slot of each: to use vectors again
-	vectors                 // a byte for each coordinate, by slot
-	signBits                // how a vector differs from its cluster's centroid: signs and length, by slot, only where there are clusters
-	lengths                 // in words, by row
-	rows                    // where the chunks are, by row
-	postings                // in which rows a word stands, sorted by word
+	files   section = iota // path, content, rows and words of each file, sorted by path: to find one
+	order                  // what ranking needs of each file, in the same order
+	ids                    // of the chunks, sorted, with the slot of each: to use vectors again
+	vectors                // a byte for each coordinate, by slot
+	// how a vector differs from its cluster's centroid: signs and length, by slot, only
+	// where there are clusters
+	signBits
+	lengths  // in words, by row
+	rows     // where the chunks are, by row
+	postings // in which rows a word stands, sorted by word
 	sections
 )
 
@@ -29,10 +31,12 @@ var sectionNames = [sections]string{"files", "order", "ids", "vectors", "bits", 
 
 func (s section) String() string { return sectionNames[s] }
 
-// A row is a chunk's place in the order of paths, and of the chunks in a file. A slot is its place among the vectors: where there are
-// clusters, those of a cluster are together; otherwise it is the row.
+// A row is a chunk's place in the order of paths, and of the chunks in a file. A slot is its
+// place among the vectors: where there are clusters, those of a cluster are together;
+// otherwise it is the row.
 
-// Entries of a page. What is read whole has large pages; what is read here and there has small ones.
+// Entries of a page. What is read whole has large pages; what is read here
+// and there has small ones.
 const (
 	filesPerPage   = 256
 	orderPerPage   = 4096
@@ -153,11 +157,13 @@ func newPart(digest [32]byte, dimensions int, e entry) (*part, error) {
 		return nil, wrong("a name of %d bytes", len(e.Name))
 	case e.Size < 0 || e.Size > storage.MaxObject:
 		return nil, wrong("%d bytes", e.Size)
-	case e.Files < 1 || e.Files > maxRows || e.Rows < 0 || e.Rows > maxRows || e.Words < 0 || e.Words > int64(e.Rows)*MaxWords:
+	case e.Files < 1 || e.Files > maxRows || e.Rows < 0 || e.Rows > maxRows || e.Words < 0 ||
+		e.Words > int64(e.Rows)*MaxWords:
 		return nil, wrong("%d files, %d rows, %d words", e.Files, e.Rows, e.Words)
 	case len(e.Dead) != 0 && len(e.Dead) != (e.Files+7)/8:
 		return nil, wrong("%d bytes for the dead of %d files", len(e.Dead), e.Files)
-	case e.DeadFiles < 0 || e.DeadFiles > e.Files || e.DeadRows < 0 || e.DeadRows > e.Rows || e.DeadWords < 0 || e.DeadWords > e.Words:
+	case e.DeadFiles < 0 || e.DeadFiles > e.Files || e.DeadRows < 0 || e.DeadRows > e.Rows ||
+		e.DeadWords < 0 || e.DeadWords > e.Words:
 		return nil, wrong("%d files, %d rows and %d words are dead", e.DeadFiles, e.DeadRows, e.DeadWords)
 	}
 	at := int64(len(segmentMagic))
@@ -198,7 +204,8 @@ func (p *part) readClusters() error {
 		rest = rest[n:]
 	}
 	if len(p.Centroids) != count*(4+p.dimensions) || count > 0 && total != uint64(p.Rows) {
-		return fmt.Errorf("%d clusters of %d rows in a segment of %d, with %d bytes of centroids", count, total, p.Rows, len(p.Centroids))
+		return fmt.Errorf("%d clusters of %d rows in a segment of %d, with %d bytes of centroids", count, total,
+			p.Rows, len(p.Centroids))
 	}
 	p.clusters = readCentroids(p.Clusters, p.Centroids, p.dimensions)
 	for _, c := range p.clusters {

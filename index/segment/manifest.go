@@ -12,12 +12,14 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// manifest is what an index consists of. Its clear part, for garbage collection, holds the root and the segments' digests.
+// manifest is what an index consists of. Its clear part, for garbage collection, holds the root
+// and the segments' digests.
 type manifest struct {
 	Embedder   string    `json:"embedder"`
 	Dimensions int       `json:"dimensions"`
 	Time       time.Time `json:"time"`
-	// Written is when it was, by the writer's clock: one that is replaced is written again where it is old.
+	// Written is when it was, by the writer's clock: one that is replaced is
+	// written again where it is old.
 	Written  time.Time       `json:"written"`
 	Figures  json.RawMessage `json:"figures,omitempty"`
 	Segments []entry         `json:"segments"`
@@ -35,7 +37,8 @@ type references struct {
 	digests [][32]byte
 }
 
-// encodeManifest lays a manifest out: magic, root, number and digests of the segments, and sealed for them the rest.
+// encodeManifest lays a manifest out: magic, root, number and digests of the segments, and
+// sealed for them the rest.
 func encodeManifest(keys *seal.Keys, root string, m manifest, parts []*part) ([]byte, error) {
 	id, err := hex.DecodeString(root)
 	if err != nil || len(id) != rootBytes {
@@ -57,7 +60,8 @@ func encodeManifest(keys *seal.Keys, root string, m manifest, parts []*part) ([]
 	}
 	out = append(out, keys.Seal(pack(text, true), manifestPlace(out))...)
 	if len(out) > storage.MaxPointer || len(text) > maxPlain {
-		return nil, fmt.Errorf("%w: a manifest of %d bytes (limit %d): the index has too many chunks", storage.ErrTooLarge, len(out), storage.MaxPointer)
+		return nil, fmt.Errorf("%w: a manifest of %d bytes (limit %d): the index has too many chunks",
+			storage.ErrTooLarge, len(out), storage.MaxPointer)
 	}
 	return out, nil
 }
@@ -73,7 +77,8 @@ func decodeClear(data []byte) (r references, clear []byte, err error) {
 	n := int(binary.BigEndian.Uint16(data[clearHead-2:]))
 	end := clearHead + 32*n
 	if n > maxSegments || len(data) < end {
-		return r, nil, fmt.Errorf("%w: a manifest of %d bytes with %d segments (limit %d)", storage.ErrCorrupt, len(data), n, maxSegments)
+		return r, nil, fmt.Errorf("%w: a manifest of %d bytes with %d segments (limit %d)", storage.ErrCorrupt,
+			len(data), n, maxSegments)
 	}
 	for i := range n {
 		r.digests = append(r.digests, [32]byte(data[clearHead+32*i:]))
@@ -104,8 +109,10 @@ func decodeSealed(packed []byte, digests [][32]byte) (m manifest, parts []*part,
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, nil, fmt.Errorf("%w: manifest: %w", storage.ErrCorrupt, err)
 	}
-	if len(m.Segments) != len(digests) || len(m.Embedder) > MaxEmbedder || m.Dimensions < 0 || m.Dimensions > MaxDimensions || m.Dimensions == 0 && len(digests) > 0 {
-		return m, nil, fmt.Errorf("%w: manifest: %d segments and %d digests, %d dimensions", storage.ErrCorrupt, len(m.Segments), len(digests), m.Dimensions)
+	if len(m.Segments) != len(digests) || len(m.Embedder) > MaxEmbedder || m.Dimensions < 0 ||
+		m.Dimensions > MaxDimensions || m.Dimensions == 0 && len(digests) > 0 {
+		return m, nil, fmt.Errorf("%w: manifest: %d segments and %d digests, %d dimensions", storage.ErrCorrupt,
+			len(m.Segments), len(digests), m.Dimensions)
 	}
 	for i, e := range m.Segments {
 		p, err := newPart(digests[i], m.Dimensions, e)

@@ -10,11 +10,13 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// maxSmall is how many segments that are not half full an index has at most: a query reads each of them.
+// maxSmall is how many segments that are not half full an index has at most: a
+// query reads each of them.
 const maxSmall = 8
 
-// merge replaces small segments by one where there are too many, and writes those again of which a third is dead. A row is written
-// again about once for each doubling of the segment that it is in, so updates cost what they change, times a logarithm.
+// merge replaces small segments by one where there are too many, and writes those again of which a
+// third is dead. A row is written again about once for each doubling of the segment that it is in,
+// so updates cost what they change, times a logarithm.
 func (b *Base) merge(ctx context.Context) error {
 	for _, group := range mergers(b.parts, full(b.Dimensions())) {
 		others := slices.DeleteFunc(slices.Clone(b.parts), func(p *part) bool { return slices.Contains(group, p) })
@@ -30,7 +32,8 @@ func (b *Base) merge(ctx context.Context) error {
 // weight is what a segment costs to be written again.
 func (p *part) weight() int { return p.liveRows() + p.Files - p.DeadFiles }
 
-// mergers gives the groups of segments that are to become one each. Live rows of a group are at most limit.
+// mergers gives the groups of segments that are to become one each. Live rows of a
+// group are at most limit.
 func mergers(parts []*part, limit int) (groups [][]*part) {
 	var small []*part
 	for _, p := range parts {
@@ -169,7 +172,8 @@ func (p *part) copyWords(out *builder, read *pages, all []chunkRow, live []bool)
 		g := page[postingPage](read, p, postings, n)
 		for i, word := range g.words {
 			var err error
-			if scratch, err = appendPostings(scratch[:0], g.data[g.starts[i]:g.starts[i+1]], g.counts[i], uint32(p.Rows)); err != nil {
+			if scratch, err = appendPostings(scratch[:0], g.data[g.starts[i]:g.starts[i+1]], g.counts[i],
+				uint32(p.Rows)); err != nil {
 				return p.wrong(postings, n, fmt.Errorf("%w: %w", storage.ErrCorrupt, err))
 			}
 			for _, posting := range scratch {
@@ -181,12 +185,14 @@ func (p *part) copyWords(out *builder, read *pages, all []chunkRow, live []bool)
 		}
 	}
 	if len(out.marks) > maxMarks {
-		return fmt.Errorf("%w: %d different words in a segment (limit %d)", storage.ErrTooLarge, len(out.marks), maxMarks)
+		return fmt.Errorf("%w: %d different words in a segment (limit %d)", storage.ErrTooLarge,
+			len(out.marks), maxMarks)
 	}
 	return nil
 }
 
-// Replace gives an empty index in the place of whatever a repository's pointer is: the way out where Load says storage.ErrCorrupt.
+// Replace gives an empty index in the place of whatever a repository's pointer is: the way out
+// where Load says storage.ErrCorrupt.
 func Replace(ctx context.Context, store storage.Store, keys *seal.Keys, repo string, cache *Cache) (*Base, error) {
 	b := New(store, keys, cache)
 	b.repo = keys.Repo(repo)

@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// query is a rotated vector in whole numbers: with those of the rows, sums are exact in whatever order.
+// query is a rotated vector in whole numbers: with those of the rows, sums are
+// exact in whatever order.
 type query struct {
 	steps []int16
 	scale float64
@@ -88,11 +89,15 @@ func (n *nearest) cut() {
 }
 
 func (v *View) sort(all []Neighbour) {
-	slices.SortFunc(all, func(a, b Neighbour) int { return cmp.Or(cmp.Compare(b.Score, a.Score), v.Compare(a.Row, b.Row)) })
+	slices.SortFunc(all, func(a, b Neighbour) int {
+		return cmp.Or(cmp.Compare(b.Score, a.Score),
+			v.Compare(a.Row, b.Row))
+	})
 }
 
-// Nearest gives the best rows by their vectors, at most so many, the best first. Rows that are not at all like the query are none of them.
-// Where the index is searched by its clusters, the scores are estimates, and should be those of more rows than are wanted.
+// Nearest gives the best rows by their vectors, at most so many, the best first. Rows that are not
+// at all like the query are none of them. Where the index is searched by its clusters, the scores
+// are estimates, and should be those of more rows than are wanted.
 func (v *View) Nearest(keep int) []Neighbour {
 	if v.query.scale == 0 || keep < 1 {
 		return nil
@@ -134,7 +139,8 @@ func (n *nearest) scan(part int, page *vectorPage) {
 		if page.scales[i] == 0 || !p.alive(row) || !p.contains(row) {
 			continue
 		}
-		n.add(Neighbour{Row: Row{int32(part), row}, Score: n.view.query.score(page.vectors[i*d:(i+1)*d], page.scales[i])})
+		n.add(Neighbour{Row: Row{int32(part), row}, Score: n.view.query.score(page.vectors[i*d:(i+1)*d],
+			page.scales[i])})
 	}
 }
 
@@ -150,7 +156,8 @@ func (n *nearest) scanSigns(part int, c probed, signs *signed) {
 		if !p.alive(row) || !p.contains(row) {
 			continue
 		}
-		n.add(Neighbour{Row{int32(part), row}, c.likeness + signs.estimate(c.page.signs[i*words:][:words])*float64(c.page.norms[i]), true, uint32(c.first + i)})
+		n.add(Neighbour{Row{int32(part), row}, c.likeness +
+			signs.estimate(c.page.signs[i*words:][:words])*float64(c.page.norms[i]), true, uint32(c.first + i)})
 	}
 }
 

@@ -16,8 +16,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// A page is a record batch of an Arrow IPC stream. The stream's schema follows from the section and the number of dimensions, so pages do
-// not repeat it: the schema's message and the pages of a section, opened and joined, are a stream that any Arrow reader reads.
+// A page is a record batch of an Arrow IPC stream. The stream's schema follows from the section and
+// the number of dimensions, so pages do not repeat it: the schema's message and the pages of a
+// section, opened and joined, are a stream that any Arrow reader reads.
 
 // schemaOf gives the columns of a section.
 func schemaOf(s section, dimensions int) *arrow.Schema {
@@ -27,19 +28,24 @@ func schemaOf(s section, dimensions int) *arrow.Schema {
 	var fields []arrow.Field
 	switch s {
 	case files:
-		fields = []arrow.Field{field("path", text), field("content", fixed(16)), field("rows", number), field("words", number)}
+		fields = []arrow.Field{field("path", text), field("content", fixed(16)),
+			field("rows", number), field("words", number)}
 	case order:
-		fields = []arrow.Field{field("tie", arrow.PrimitiveTypes.Uint64), field("rows", number), field("class", arrow.PrimitiveTypes.Uint8)}
+		fields = []arrow.Field{field("tie", arrow.PrimitiveTypes.Uint64), field("rows", number),
+			field("class", arrow.PrimitiveTypes.Uint8)}
 	case ids:
 		fields = []arrow.Field{field("id", fixed(16)), field("slot", number)}
 	case vectors:
-		fields = []arrow.Field{field("vector", fixed(dimensions)), field("scale", arrow.PrimitiveTypes.Float32), field("row", number)}
+		fields = []arrow.Field{field("vector", fixed(dimensions)),
+			field("scale", arrow.PrimitiveTypes.Float32), field("row", number)}
 	case signBits:
-		fields = []arrow.Field{field("signs", fixed(8*signWords(dimensions))), field("length", arrow.PrimitiveTypes.Float32), field("row", number)}
+		fields = []arrow.Field{field("signs", fixed(8*signWords(dimensions))),
+			field("length", arrow.PrimitiveTypes.Float32), field("row", number)}
 	case lengths:
 		fields = []arrow.Field{field("words", number)}
 	case rows:
-		fields = []arrow.Field{field("path", text), field("symbol", text), field("start", number), field("end", number), field("first", number), field("last", number)}
+		fields = []arrow.Field{field("path", text), field("symbol", text), field("start", number), field("end", number),
+			field("first", number), field("last", number)}
 	case postings:
 		fields = []arrow.Field{field("word", arrow.PrimitiveTypes.Uint64), field("count", number), field("rows", text)}
 	}
@@ -83,7 +89,8 @@ func headOf(s section, dimensions int) (head, error) {
 
 // Compressors are safe for use by many goroutines. What is sealed needs no checksum.
 var compressor = func() *zstd.Encoder {
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(false), zstd.WithEncoderConcurrency(2), zstd.WithLowerEncoderMem(true))
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(false), zstd.WithEncoderConcurrency(2),
+		zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		panic(err) // only options can be wrong
 	}
@@ -128,7 +135,8 @@ func unpack(packed []byte, limit int) ([]byte, error) {
 	}
 	var h zstd.Header
 	if err := h.Decode(packed[1:]); err != nil || h.HasFCS && h.FrameContentSize > uint64(limit) {
-		return nil, fmt.Errorf("%w: zstd: it claims %d bytes (limit %d): %v", storage.ErrCorrupt, h.FrameContentSize, limit, err)
+		return nil, fmt.Errorf("%w: zstd: it claims %d bytes (limit %d): %v", storage.ErrCorrupt,
+			h.FrameContentSize, limit, err)
 	}
 	data, err := decompressor.DecodeAll(packed[1:], nil)
 	if err != nil || len(data) > limit {
@@ -163,7 +171,8 @@ func encodePage(s section, dimensions int, columns ...arrow.ArrayData) ([]byte, 
 
 // fixedColumn makes a column of numbers.
 func fixedColumn[T arrow.FixedWidthType](t arrow.DataType, values []T) arrow.ArrayData {
-	return array.NewData(t, len(values), []*memory.Buffer{nil, memory.NewBufferBytes(arrow.GetBytes(values))}, nil, 0, 0)
+	return array.NewData(t, len(values), []*memory.Buffer{nil, memory.NewBufferBytes(arrow.GetBytes(values))}, nil,
+		0, 0)
 }
 
 func uint32Column(values []uint32) arrow.ArrayData {
@@ -172,7 +181,8 @@ func uint32Column(values []uint32) arrow.ArrayData {
 
 // bytesColumn makes a column of byte strings of the same width, which stand one after another.
 func bytesColumn(width int, data []byte) arrow.ArrayData {
-	return array.NewData(&arrow.FixedSizeBinaryType{ByteWidth: width}, len(data)/width, []*memory.Buffer{nil, memory.NewBufferBytes(data)}, nil, 0, 0)
+	return array.NewData(&arrow.FixedSizeBinaryType{ByteWidth: width}, len(data)/width,
+		[]*memory.Buffer{nil, memory.NewBufferBytes(data)}, nil, 0, 0)
 }
 
 // textColumn makes a column of byte strings.
@@ -182,7 +192,8 @@ func textColumn[T string | []byte](values []T) arrow.ArrayData {
 		data = append(data, v...)
 		offsets = append(offsets, int32(len(data)))
 	}
-	return array.NewData(arrow.BinaryTypes.Binary, len(values), []*memory.Buffer{nil, memory.NewBufferBytes(arrow.GetBytes(offsets)), memory.NewBufferBytes(data)}, nil, 0, 0)
+	return array.NewData(arrow.BinaryTypes.Binary, len(values),
+		[]*memory.Buffer{nil, memory.NewBufferBytes(arrow.GetBytes(offsets)), memory.NewBufferBytes(data)}, nil, 0, 0)
 }
 
 // budget is an allocator for the Arrow library that refuses what no page needs.
@@ -205,12 +216,14 @@ func (b *budget) Reallocate(size int, old []byte) []byte {
 	return b.Allocator.Reallocate(size, old)
 }
 
-// batch reads the columns of a page, which may come from anywhere. Its methods panic where a column is not what it should be.
+// batch reads the columns of a page, which may come from anywhere. Its methods panic where a column
+// is not what it should be.
 type batch struct {
 	arrow.RecordBatch
 }
 
-// decodePage reads a page, opened, and hands it to read. Whatever the bytes, it takes bounded memory; the error is an ErrCorrupt.
+// decodePage reads a page, opened, and hands it to read. Whatever the bytes, it takes bounded
+// memory; the error is an ErrCorrupt.
 func decodePage(s section, dimensions int, packed []byte, want int, read func(batch)) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -226,7 +239,8 @@ func decodePage(s section, dimensions int, packed []byte, want int, read func(ba
 		return err
 	}
 	stream := io.MultiReader(bytes.NewReader(h.message), bytes.NewReader(message), bytes.NewReader(endOfStream))
-	r, err := ipc.NewReader(stream, ipc.WithSchema(h.schema), ipc.WithAllocator(&budget{memory.DefaultAllocator, 4 * maxPage}),
+	r, err := ipc.NewReader(stream, ipc.WithSchema(h.schema),
+		ipc.WithAllocator(&budget{memory.DefaultAllocator, 4 * maxPage}),
 		ipc.WithMetadataSizeLimit(64<<10), ipc.WithBodySizeLimit(maxPage))
 	if err != nil {
 		return fmt.Errorf("%w: %w", storage.ErrCorrupt, err)
@@ -289,7 +303,8 @@ func (b batch) fixed(i, width int) []byte {
 	return data.Buffers()[1].Bytes()[:data.Len()*width]
 }
 
-// texts gives a column of byte strings of at most a length, one after another, and where each begins.
+// texts gives a column of byte strings of at most a length, one after
+// another, and where each begins.
 func (b batch) texts(i, longest int) (all []byte, offsets []int32) {
 	data := b.column(i)
 	if data.Len() == 0 {

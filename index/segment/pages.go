@@ -53,7 +53,8 @@ func (p *part) decode(s section, page int, packed []byte) (decoded any, err erro
 	err = decodePage(s, p.dimensions, packed, p.inPage(s, page), func(b batch) {
 		switch s {
 		case files:
-			f := &filesPage{paths: b.strings(0, MaxPath), rows: b.numbers(2, MaxFileChunks+1), words: b.numbers(3, 1<<31)}
+			f := &filesPage{paths: b.strings(0, MaxPath), rows: b.numbers(2, MaxFileChunks+1),
+				words: b.numbers(3, 1<<31)}
 			if !slices.IsSorted(f.paths) {
 				panic("paths are not in order")
 			}
@@ -77,7 +78,8 @@ func (p *part) decode(s section, page int, packed []byte) (decoded any, err erro
 		case lengths:
 			decoded = &lengthsPage{b.numbers(0, MaxWords+1)}
 		case rows:
-			decoded = &rowsPage{b.strings(0, MaxPath), b.strings(1, MaxSymbol), b.numbers(2, maxOffset), b.numbers(3, maxOffset), b.numbers(4, maxOffset), b.numbers(5, maxOffset)}
+			decoded = &rowsPage{b.strings(0, MaxPath), b.strings(1, MaxSymbol), b.numbers(2, maxOffset),
+				b.numbers(3, maxOffset), b.numbers(4, maxOffset), b.numbers(5, maxOffset)}
 		case postings:
 			data, starts := b.texts(2, maxPage)
 			decoded = &postingPage{values[uint64](b, 0), b.numbers(1, limit+1), data, starts}

@@ -9,8 +9,9 @@ import (
 // maxCount is the largest number of times that a word counts in a chunk.
 const maxCount = 255
 
-// list is a word's postings while they are collected: for each row in order a varint of the step from the row before, shifted by
-// two bits, and count-1 in these where it is below 3; otherwise they are 3, and a varint of count-4 follows.
+// list is a word's postings while they are collected: for each row in order a varint of the step
+// from the row before, shifted by two bits, and count-1 in these where it is below 3; otherwise
+// they are 3, and a varint of count-4 follows.
 type list struct {
 	data  []byte
 	next  uint32 // the row after the last one

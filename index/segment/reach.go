@@ -9,9 +9,10 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// RootsKept is for how long an index is kept by its root after it was written last: rollouts that search it, updaters that build upon it and
-// repositories that adopt it are done by then, or load it again. One that a repository points to is kept in any case, and an index that is
-// replaced is written once more, so that its time begins then.
+// RootsKept is for how long an index is kept by its root after it was written last: rollouts that
+// search it, updaters that build upon it and repositories that adopt it are done by then, or load
+// it again. One that a repository points to is kept in any case, and an index that is replaced is
+// written once more, so that its time begins then.
 const RootsKept = 30 * 24 * time.Hour
 
 // Kinds of objects of an index, as the third segment of their keys.
@@ -21,7 +22,8 @@ const (
 	kindSegments = "segments"
 )
 
-// ParseKey reports whether a key is one of an index, and whether it is a pointer: these move, and are never garbage.
+// ParseKey reports whether a key is one of an index, and whether it is a pointer: these
+// move, and are never garbage.
 func ParseKey(key string) (ours, pointer bool) {
 	parts := strings.Split(key, "/")
 	if len(parts) != 4 || parts[0] != "index" {
@@ -30,9 +32,10 @@ func ParseKey(key string) (ours, pointer bool) {
 	return parts[2] == kindRepos || parts[2] == kindRoots || parts[2] == kindSegments, parts[2] == kindRepos
 }
 
-// Reach tells key of every object that an index of any space needs, without any key to open it: what repositories point to, and the roots that
-// are younger than RootsKept, with their segments. All else that is not young is garbage: segments are written before any manifest names them.
-// A manifest that cannot be read is an error, as nobody could say what it needs.
+// Reach tells key of every object that an index of any space needs, without any key to open it:
+// what repositories point to, and the roots that are younger than RootsKept, with their segments.
+// All else that is not young is garbage: segments are written before any manifest names them. A
+// manifest that cannot be read is an error, as nobody could say what it needs.
 func Reach(ctx context.Context, store storage.Store, now time.Time, key func(key string) error) error {
 	pointed := map[string]bool{} // keys of roots; pointers of a space are listed before its roots
 	for info, err := range store.List(ctx, "index/") {

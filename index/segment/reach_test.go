@@ -13,13 +13,15 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// TestReach: what repositories point to is needed for ever, what is found by its root for a time; and neither takes a key to tell.
+// TestReach: what repositories point to is needed for ever, what is found by its root for a time;
+// and neither takes a key to tell.
 func TestReach(t *testing.T) {
 	store := open(t)
 	first, second := segmenttest.Tree{"a": {"one"}}, segmenttest.Tree{"b": {"two"}}
 	b := commit(t, load(t, store, "repo"), first.Change(keys, nil))
 	commit(t, b, second.Change(keys, first))
-	alone := commit(t, segment.New(store, segmenttest.Key(2), nil), segmenttest.Tree{"c": {"three"}}.Change(segmenttest.Key(2), nil))
+	alone := commit(t, segment.New(store, segmenttest.Key(2), nil),
+		segmenttest.Tree{"c": {"three"}}.Change(segmenttest.Key(2), nil))
 	unnamed := "index/" + keys.Space() + "/segments/0123"
 	if err := store.Put(t.Context(), unnamed, []byte("of an update that was killed")); err != nil {
 		t.Fatal(err)
@@ -80,7 +82,8 @@ func TestReach(t *testing.T) {
 	if err := store.Put(t.Context(), "index/"+keys.Space()+"/repos/x", []byte("damaged")); err != nil {
 		t.Fatal(err)
 	}
-	if err := segment.Reach(t.Context(), store, time.Now(), func(string) error { return nil }); !errors.Is(err, storage.ErrCorrupt) {
+	if err := segment.Reach(t.Context(), store, time.Now(),
+		func(string) error { return nil }); !errors.Is(err, storage.ErrCorrupt) {
 		t.Errorf("a manifest that cannot be read: %v", err)
 	}
 }

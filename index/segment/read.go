@@ -37,7 +37,8 @@ func (w want) start() int64 { return w.part.starts[w.section][w.page] }
 
 func (w want) end() int64 { return w.part.starts[w.section][w.page+1] }
 
-// Reading from the store: pages closer than gap are read together, up to span bytes at once, and in so many requests at the same time.
+// Reading from the store: pages closer than gap are read together, up to span bytes at once, and in
+// so many requests at the same time.
 const (
 	gap      = 32 << 10
 	span     = 4 << 20
@@ -59,7 +60,8 @@ func (p *pages) put(w want, page any) {
 // page gives a page that was wanted.
 func page[T any](p *pages, part *part, s section, n int) *T { return p.all[want{part, s, n}].(*T) }
 
-// fetch reads pages: from memory, from the cache's folder, and what is left from the store, all at the same time: one round trip.
+// fetch reads pages: from memory, from the cache's folder, and what is left from the store, all at
+// the same time: one round trip.
 func (r *reader) fetch(ctx context.Context, wants []want) (*pages, error) {
 	found := &pages{all: make(map[want]any, len(wants))}
 	var missing []want
@@ -96,7 +98,8 @@ func (r *reader) fetch(ctx context.Context, wants []want) (*pages, error) {
 func runs(sorted []want, gap int64) (all [][]want) {
 	start := 0
 	for i := 1; i <= len(sorted); i++ {
-		if i < len(sorted) && sorted[i].part == sorted[start].part && sorted[i].start() <= sorted[i-1].end()+gap && sorted[i].end() <= sorted[start].start()+span {
+		if i < len(sorted) && sorted[i].part == sorted[start].part && sorted[i].start() <= sorted[i-1].end()+gap &&
+			sorted[i].end() <= sorted[start].start()+span {
 			continue
 		}
 		all = append(all, sorted[start:i])
@@ -105,7 +108,8 @@ func runs(sorted []want, gap int64) (all [][]want) {
 	return all
 }
 
-// fetchNear reads the pages that are in this process or in the cache's folder, and gives the others.
+// fetchNear reads the pages that are in this process or in the cache's
+// folder, and gives the others.
 func (r *reader) fetchNear(ctx context.Context, missing []want, found *pages) (rest []want, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
@@ -141,7 +145,8 @@ func (r *reader) fetchNear(ctx context.Context, missing []want, found *pages) (r
 			}
 			data := readRange(f, from, to-from)
 			for _, w := range run {
-				if !hole(data[w.start()-from:w.end()-from]) && r.open([]want{w}, data[w.start()-from:w.end()-from], found) == nil {
+				if !hole(data[w.start()-from:w.end()-from]) &&
+					r.open([]want{w}, data[w.start()-from:w.end()-from], found) == nil {
 					continue
 				}
 				mu.Lock()
@@ -158,7 +163,8 @@ func (r *reader) fetchNear(ctx context.Context, missing []want, found *pages) (r
 	return rest, err
 }
 
-// hole reports whether nothing was ever written there: a nonce of zeros is not one that anybody drew.
+// hole reports whether nothing was ever written there: a nonce of zeros is
+// not one that anybody drew.
 func hole(sealed []byte) bool {
 	for _, b := range sealed[:min(len(sealed), 12)] {
 		if b != 0 {

@@ -22,7 +22,8 @@ var keys = segmenttest.Key(1)
 
 var open, load, commit = segmenttest.Open, segmenttest.Load, segmenttest.Commit
 
-// holds checks that an index has the files of a tree, and no others, and that all of its pages can be read.
+// holds checks that an index has the files of a tree, and no others, and that all
+// of its pages can be read.
 func holds(t testing.TB, b *segment.Base, tree segmenttest.Tree) {
 	t.Helper()
 	if len(tree) > 0 && b.Root() != tree.Root(keys) {
@@ -54,7 +55,8 @@ func holds(t testing.TB, b *segment.Base, tree segmenttest.Tree) {
 	if err != nil || slices.Contains(has, false) {
 		t.Fatalf("vectors are missing: %v", err)
 	}
-	v, err := b.Read(t.Context(), segment.Request{Words: []string{"w1", "w2"}, Names: []string{"name1"}, Vector: segmenttest.Vector("w1")})
+	v, err := b.Read(t.Context(), segment.Request{Words: []string{"w1", "w2"}, Names: []string{"name1"},
+		Vector: segmenttest.Vector("w1")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,8 +109,8 @@ func (s *failing) CompareAndSwap(ctx context.Context, key, old string, data []by
 	return etag, err
 }
 
-// TestCrashAtEveryStep: whichever write is the last one that happens, the index is the old one or the new one, and whole; and whoever
-// begins again comes out right.
+// TestCrashAtEveryStep: whichever write is the last one that happens, the index is the old one or
+// the new one, and whole; and whoever begins again comes out right.
 func TestCrashAtEveryStep(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for at := 1; ; at++ {
@@ -150,7 +152,8 @@ func TestCrashAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestUpdatersAtOnce: of updaters that do different things at once nothing is lost, if whoever loses loads again.
+// TestUpdatersAtOnce: of updaters that do different things at once nothing is lost, if
+// whoever loses loads again.
 func TestUpdatersAtOnce(t *testing.T) {
 	store := open(t)
 	const updaters, changes = 6, 5
@@ -224,7 +227,8 @@ func TestLoserChangesNothing(t *testing.T) {
 	}
 }
 
-// TestOldIndexStays: what an index needs that is replaced stays for a while, however long ago it was written.
+// TestOldIndexStays: what an index needs that is replaced stays for a while, however
+// long ago it was written.
 func TestOldIndexStays(t *testing.T) {
 	store := &failing{Store: open(t)}
 	trees := []segmenttest.Tree{{"a": {"one"}}, {"a": {"two"}}, {"a": {"three"}}, {"a": {"four"}}}
@@ -257,7 +261,8 @@ func TestNothingInClear(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := segmenttest.Tree{"planted-folder/planted-file.go": {"func:PlantedSymbol plantedword plantedother", "plantedword again"}}
+	secret := segmenttest.Tree{"planted-folder/planted-file.go": {"func:PlantedSymbol plantedword plantedother",
+		"plantedword again"}}
 	for i := range 200 {
 		secret["planted-folder/"+strings.Repeat("x", i)] = []string{"plantedword"}
 	}
@@ -276,7 +281,9 @@ func TestNothingInClear(t *testing.T) {
 			t.Fatal(err)
 		}
 		objects++
-		if strings.Contains(strings.ToLower(info.Key), "planted") || bytes.Contains(bytes.ToLower(data), []byte("planted")) || bytes.Contains(data, []byte(segmenttest.Embedder)) {
+		if strings.Contains(strings.ToLower(info.Key), "planted") ||
+			bytes.Contains(bytes.ToLower(data), []byte("planted")) ||
+			bytes.Contains(data, []byte(segmenttest.Embedder)) {
 			t.Errorf("%s shows what is in it", info.Key)
 		}
 	}

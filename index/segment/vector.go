@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// quantised is a rotated vector with a byte for each coordinate: coordinate i is about scale * float32(int8(bytes[i])).
+// quantised is a rotated vector with a byte for each coordinate: coordinate i is about scale *
+// float32(int8(bytes[i])).
 type quantised struct {
 	bytes []byte // int8s
 	scale float32
@@ -28,7 +29,8 @@ func quantise(v []float32) quantised {
 	return q
 }
 
-// minus gives the signs of the difference between two vectors, as bytes whose sign it is, and its length.
+// minus gives the signs of the difference between two vectors, as bytes whose
+// sign it is, and its length.
 func (q quantised) minus(other quantised) (signs []byte, length float32) {
 	signs = make([]byte, len(q.bytes))
 	sum := float32(0)
@@ -55,7 +57,8 @@ func finite(v []float32) bool {
 // signWords is how many words of 64 bits hold the signs of a vector.
 func signWords(dimensions int) int { return (dimensions + 63) / 64 }
 
-// appendSigns appends the signs of a quantised vector, a bit for each coordinate, filled up to whole words.
+// appendSigns appends the signs of a quantised vector, a bit for each coordinate,
+// filled up to whole words.
 func appendSigns(out, bytes []byte) []byte {
 	for len(bytes) > 0 {
 		word := uint64(0)

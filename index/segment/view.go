@@ -22,7 +22,8 @@ type Request struct {
 	Directory string
 }
 
-// View is what a query reads of an index, of all rows: to rank them. Where they are is told by Base.Locate.
+// View is what a query reads of an index, of all rows: to rank them. Where they
+// are is told by Base.Locate.
 type View struct {
 	Rows  int   // live ones, whatever the directory
 	Words int64 // in them
@@ -95,7 +96,8 @@ func (t *table) fill(p *part, read *pages) error {
 		t.ties, t.classes = append(t.ties, o.ties...), append(t.classes, o.classes...)
 	}
 	if at != p.Rows {
-		return fmt.Errorf("segment %x: %w: files of %d rows, where it has %d", p.digest[:8], storage.ErrCorrupt, at, p.Rows)
+		return fmt.Errorf("segment %x: %w: files of %d rows, where it has %d", p.digest[:8],
+			storage.ErrCorrupt, at, p.Rows)
 	}
 	t.starts = append(t.starts, uint32(at))
 	t.ready = true
@@ -114,7 +116,8 @@ func (b *Base) Read(ctx context.Context, r Request) (*View, error) {
 	v := &View{}
 	if r.Vector != nil {
 		if len(r.Vector) != b.Dimensions() && len(b.parts) > 0 || !finite(r.Vector) {
-			return nil, fmt.Errorf("a query with %d coordinates for an index of %s with %d", len(r.Vector), b.Embedder(), b.Dimensions())
+			return nil, fmt.Errorf("a query with %d coordinates for an index of %s with %d", len(r.Vector),
+				b.Embedder(), b.Dimensions())
 		}
 		v.query = newQuery(b.keys.Rotation(len(r.Vector)).Apply(r.Vector))
 	}
@@ -184,7 +187,8 @@ func (b *Base) Read(ctx context.Context, r Request) (*View, error) {
 		for _, c := range probes {
 			for n := c.from / bitsPerPage; c.part == p && n*bitsPerPage < c.end; n++ {
 				first := n * bitsPerPage
-				pv.probed = append(pv.probed, probed{page[bitsPage](read, p, signBits, n), first, max(c.from-first, 0), min(c.end-first, bitsPerPage), c.likeness})
+				pv.probed = append(pv.probed, probed{page[bitsPage](read, p, signBits, n), first, max(c.from-first, 0),
+					min(c.end-first, bitsPerPage), c.likeness})
 			}
 		}
 	}
@@ -205,7 +209,8 @@ func (b *Base) clustered() map[*part]bool {
 	return some
 }
 
-// probes gives the clusters that a query looks into: within a directory all, as the nearest may have nothing of it.
+// probes gives the clusters that a query looks into: within a directory all, as the
+// nearest may have nothing of it.
 func (b *Base) probes(q *query, clustered map[*part]bool, whole bool) []probe {
 	var parts []*part
 	for _, p := range b.parts {
@@ -262,7 +267,8 @@ func (p *part) pagesWith(word uint64) (from, to int) {
 	return max(from-1, 0), to
 }
 
-// bounds are between which paths the files of a directory stand, and after which a file of that name.
+// bounds are between which paths the files of a directory stand, and after
+// which a file of that name.
 func bounds(directory string) []string {
 	if directory == "" {
 		return nil
@@ -300,7 +306,8 @@ func (v *View) Postings(i int, each func(part int, rows int, list []Posting)) {
 	}
 }
 
-// Named gives the live rows within the directory that hold a declaration with one of the request's names.
+// Named gives the live rows within the directory that hold a declaration with
+// one of the request's names.
 func (v *View) Named() []Row {
 	var all []Row
 	for n, p := range v.parts {
@@ -337,7 +344,8 @@ func (v *View) Class(r Row) Class {
 	return Class(p.classes[p.file(r.row)])
 }
 
-// Compare orders rows in a way that does not depend on how the index came about: by a mark of the path, and by where they are in the file.
+// Compare orders rows in a way that does not depend on how the index came about: by a mark of the
+// path, and by where they are in the file.
 func (v *View) Compare(a, b Row) int {
 	p, q := v.parts[a.part], v.parts[b.part]
 	f, g := p.file(a.row), q.file(b.row)
@@ -358,8 +366,8 @@ type Location struct {
 	Symbol              string
 }
 
-// Locate tells where rows of a view of this index are, and replaces estimates among the near ones by their scores, the best first: both in
-// one round trip.
+// Locate tells where rows of a view of this index are, and replaces estimates among the near ones
+// by their scores, the best first: both in one round trip.
 func (b *Base) Locate(ctx context.Context, v *View, all []Row, near []Neighbour) ([]Location, error) {
 	var wants []want
 	for _, r := range all {

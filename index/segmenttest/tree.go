@@ -1,4 +1,5 @@
-// Package segmenttest makes trees of files with chunks for tests: what an updater would make of real ones, without reading any.
+// Package segmenttest makes trees of files with chunks for tests: what an updater would make of
+// real ones, without reading any.
 package segmenttest
 
 import (
@@ -76,7 +77,8 @@ func (t Tree) File(keys *seal.Keys, path string) segment.File {
 	f := segment.File{Path: path, Content: sha256.Sum256([]byte(fmt.Sprintf("%q", t[path])))}
 	at, line := 0, 1
 	for _, text := range t[path] {
-		c := segment.Chunk{ID: keys.Chunk([]byte(text), Embedder), Start: at, End: at + len(text), FirstLine: line, LastLine: line + 3, Vector: Vector(text)}
+		c := segment.Chunk{ID: keys.Chunk([]byte(text), Embedder), Start: at, End: at + len(text), FirstLine: line,
+			LastLine: line + 3, Vector: Vector(text)}
 		for word := range strings.FieldsSeq(text + " " + strings.ReplaceAll(path, "/", " ")) {
 			if name, ok := strings.CutPrefix(word, "func:"); ok {
 				c.Symbol = name
@@ -92,7 +94,8 @@ func (t Tree) File(keys *seal.Keys, path string) segment.File {
 
 // Change leads from an older tree, nil for none, to this one.
 func (t Tree) Change(keys *seal.Keys, older Tree) segment.Change {
-	c := segment.Change{Embedder: Embedder, Dimensions: Dimensions, Update: segment.Update{Root: t.Root(keys), Time: time.Unix(1_700_000_000, 0).UTC()}}
+	c := segment.Change{Embedder: Embedder, Dimensions: Dimensions,
+		Update: segment.Update{Root: t.Root(keys), Time: time.Unix(1_700_000_000, 0).UTC()}}
 	for _, path := range slices.Sorted(maps.Keys(older)) {
 		if _, there := t[path]; !there {
 			c.Removed = append(c.Removed, path)
@@ -134,7 +137,8 @@ func Unit(v []float32) []float32 {
 	return v
 }
 
-var folders = []string{"", "cmd", "cmd/tool", "internal/store", "internal/store/testdata", "vendor/x/y", "web/src", "web/src/generated", "docs"}
+var folders = []string{"", "cmd", "cmd/tool", "internal/store", "internal/store/testdata", "vendor/x/y", "web/src",
+	"web/src/generated", "docs"}
 
 // Text is a chunk's text of common and rare words.
 func Text(random *rand.Rand) string {

@@ -1,4 +1,5 @@
-// Package source says what a file of a repository is: in which language, and whether it is worth an index's while.
+// Package source says what a file of a repository is: in which language, and whether it
+// is worth an index's while.
 package source
 
 import (
@@ -29,9 +30,12 @@ const (
 var byExtension = map[string]Language{
 	"go": Go,
 	"py": Python, "pyi": Python, "pyx": Python, "pxd": Python, "bzl": Python, "star": Python,
-	"js": JavaScript, "mjs": JavaScript, "cjs": JavaScript, "jsx": JavaScript, "ts": JavaScript, "mts": JavaScript, "cts": JavaScript, "tsx": JavaScript,
-	"java": Java, "kt": Java, "kts": Java, "scala": Java, "cs": Java, "swift": Java, "dart": Java, "groovy": Java, "gradle": Java, "proto": Java,
-	"c": C, "h": C, "cc": C, "cpp": C, "cxx": C, "hh": C, "hpp": C, "hxx": C, "inl": C, "m": C, "mm": C, "cu": C, "cuh": C, "glsl": C,
+	"js": JavaScript, "mjs": JavaScript, "cjs": JavaScript, "jsx": JavaScript, "ts": JavaScript, "mts": JavaScript,
+	"cts": JavaScript, "tsx": JavaScript,
+	"java": Java, "kt": Java, "kts": Java, "scala": Java, "cs": Java, "swift": Java, "dart": Java, "groovy": Java,
+	"gradle": Java, "proto": Java,
+	"c": C, "h": C, "cc": C, "cpp": C, "cxx": C, "hh": C, "hpp": C, "hxx": C, "inl": C, "m": C, "mm": C,
+	"cu": C, "cuh": C, "glsl": C,
 	"rs": Rust,
 	"sh": Shell, "bash": Shell, "zsh": Shell, "ksh": Shell, "bats": Shell,
 	"php": PHP,
@@ -51,7 +55,8 @@ var byInterpreter = []struct {
 	name     string
 	language Language
 }{
-	{"python", Python}, {"node", JavaScript}, {"deno", JavaScript}, {"bun", JavaScript}, {"bash", Shell}, {"sh", Shell}, {"dash", Shell},
+	{"python", Python}, {"node", JavaScript}, {"deno", JavaScript}, {"bun", JavaScript}, {"bash", Shell},
+	{"sh", Shell}, {"dash", Shell},
 	{"zsh", Shell}, {"ksh", Shell}, {"ruby", Ruby}, {"php", PHP},
 }
 

@@ -13,8 +13,10 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Ask searches an index, or an overlay of one, for a question: in a directory, unless that is "", and for a number of hits.
-func (x *Index) Ask(ctx context.Context, base *segment.Base, question, directory string, limit int) ([]search.Hit, error) {
+// Ask searches an index, or an overlay of one, for a question: in a directory, unless that is "",
+// and for a number of hits.
+func (x *Index) Ask(ctx context.Context, base *segment.Base, question, directory string,
+	limit int) ([]search.Hit, error) {
 	vectors, err := x.Embedder.Embed(ctx, []string{question})
 	if err == nil && len(vectors) != 1 {
 		err = fmt.Errorf("%d vectors for one text", len(vectors))
@@ -22,7 +24,8 @@ func (x *Index) Ask(ctx context.Context, base *segment.Base, question, directory
 	if err != nil {
 		return nil, fmt.Errorf("embed the question by %s: %w", x.Embedder.ID(), err)
 	}
-	return search.Run(ctx, base, search.Query{Text: question, Words: words.Of(question), Vector: vectors[0], Directory: directory, Limit: limit})
+	return search.Run(ctx, base, search.Query{Text: question, Words: words.Of(question), Vector: vectors[0],
+		Directory: directory, Limit: limit})
 }
 
 // View is an index beside the folder as it is now.
@@ -33,7 +36,8 @@ type View struct {
 	now   tree
 }
 
-// Current loads the index of the folder as it is now, or where there is none, the newest one of the repository.
+// Current loads the index of the folder as it is now, or where there is none, the
+// newest one of the repository.
 func (f *Folder) Current(ctx context.Context) (*View, error) {
 	known, err := f.loadState()
 	if err != nil {
@@ -65,7 +69,10 @@ func (v *View) Changed(ctx context.Context, path string) (bool, error) {
 }
 
 func (f *Folder) loadState() (*merkle.State, error) {
-	known, err := merkle.LoadState(f.StateFile, func(data []byte) ([]byte, error) { return f.Keys.Open(data, statePlace) })
+	known, err := merkle.LoadState(f.StateFile, func(data []byte) ([]byte,
+		error) {
+		return f.Keys.Open(data, statePlace)
+	})
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, merkle.ErrDamagedState) {
 		return nil, nil
 	}

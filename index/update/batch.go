@@ -29,7 +29,8 @@ type updating struct {
 
 func (x *Index) updating(base *segment.Base, open opener) *updating {
 	return &updating{Index: x, open: open, base: base, marks: tree{}, state: index.State{
-		Space: x.Keys.Space(), Base: base.Root(), Embedder: Identity(x.Embedder), Skipped: map[string]int{}, Secrets: map[string]int{},
+		Space: x.Keys.Space(), Base: base.Root(), Embedder: Identity(x.Embedder), Skipped: map[string]int{},
+		Secrets: map[string]int{},
 	}}
 }
 
@@ -74,7 +75,8 @@ const window = 32
 // embedBatch is how many chunks an embedder is given at once.
 const embedBatch = 256
 
-// prepared is a step with its file cut, or nothing where the file is not any more what the walk saw: the next update finds what it is then.
+// prepared is a step with its file cut, or nothing where the file is not any more what the walk
+// saw: the next update finds what it is then.
 type prepared struct {
 	step
 	moved   bool
@@ -87,7 +89,8 @@ type prepared struct {
 func (u *updating) batch(ctx context.Context, steps []step, show func(files int)) (int, error) {
 	var list []prepared
 	chunks := 0
-	for len(list) < len(steps) && (chunks < batchChunks || u.overlay) { // there is one overlay of an index, not one over another
+	// there is one overlay of an index, not one over another
+	for len(list) < len(steps) && (chunks < batchChunks || u.overlay) {
 		more, err := u.prepare(ctx, steps[len(list):min(len(list)+window*runtime.GOMAXPROCS(0), len(steps))])
 		if err != nil {
 			return 0, err
@@ -151,7 +154,8 @@ func (u *updating) change(ctx context.Context, list []prepared) (change segment.
 		for _, c := range p.pieces {
 			text := c.Embedded()
 			id := u.Keys.Chunk([]byte(text), identity)
-			f.Chunks = append(f.Chunks, segment.Chunk{ID: id, Start: c.Start, End: c.End, FirstLine: c.FirstLine, LastLine: c.LastLine, Symbol: c.Symbols, Words: c.words})
+			f.Chunks = append(f.Chunks, segment.Chunk{ID: id, Start: c.Start, End: c.End, FirstLine: c.FirstLine,
+				LastLine: c.LastLine, Symbol: c.Symbols, Words: c.words})
 			all, texts = append(all, id), append(texts, text)
 		}
 		change.Put = append(change.Put, f)
@@ -229,7 +233,8 @@ func (u *updating) commit(ctx context.Context, change segment.Change) (err error
 	}
 	u.state.Root = u.root(&node)
 	if u.state.Generation++; u.state.Generation == 1 {
-		u.state.Generation = time.Now().UnixMilli() // after any generation of an index that was here and is forgotten or replaced
+		// after any generation of an index that was here and is forgotten or replaced
+		u.state.Generation = time.Now().UnixMilli()
 	}
 	u.state.Files, u.state.Chunks = len(u.marks), u.marks.chunks()
 	change.Embedder, change.Dimensions = u.state.Embedder, u.Embedder.Dimensions()

@@ -19,15 +19,16 @@ import (
 type Folder struct {
 	Index
 	Dir string
-	// StateFile remembers which content each file had, so that an unchanged one is not read again. It may be lost.
+	// StateFile remembers which content each file had, so that an unchanged one is not
+	// read again. It may be lost.
 	StateFile string
 }
 
 // statePlace is what states are sealed for.
 const statePlace = "tree state 1"
 
-// Sync brings the index up to the folder as it is now, and says what the index holds then. With a *merkle.PartialError it does, too: what
-// could not be looked at stays as it was indexed.
+// Sync brings the index up to the folder as it is now, and says what the index holds then. With a
+// *merkle.PartialError it does, too: what could not be looked at stays as it was indexed.
 func (f *Folder) Sync(ctx context.Context, show func(Progress)) (index.State, error) {
 	known, err := f.loadState()
 	if err != nil {
@@ -36,12 +37,14 @@ func (f *Folder) Sync(ctx context.Context, show func(Progress)) (index.State, er
 	return f.sync(ctx, present, known, show)
 }
 
-// Renew makes the index anew, whatever is in its place, and uses nothing of what was known: the way out where an index is damaged.
+// Renew makes the index anew, whatever is in its place, and uses nothing of what was known: the way
+// out where an index is damaged.
 func (f *Folder) Renew(ctx context.Context, show func(Progress)) (index.State, error) {
 	return f.sync(ctx, anew, nil, show)
 }
 
-func (f *Folder) sync(ctx context.Context, from beginning, known *merkle.State, show func(Progress)) (index.State, error) {
+func (f *Folder) sync(ctx context.Context, from beginning, known *merkle.State,
+	show func(Progress)) (index.State, error) {
 	walked, err := merkle.Walk(ctx, f.Dir, known, merkle.DefaultLimits())
 	var partial *merkle.PartialError
 	if err != nil && !errors.As(err, &partial) || ctx.Err() != nil {
@@ -60,7 +63,10 @@ func (f *Folder) sync(ctx context.Context, from beginning, known *merkle.State, 
 		if err := os.MkdirAll(filepath.Dir(f.StateFile), 0o700); err != nil {
 			return state, err
 		}
-		if err := walked.State.Save(f.StateFile, func(data []byte) []byte { return f.Keys.Seal(data, statePlace) }); err != nil {
+		if err := walked.State.Save(f.StateFile, func(data []byte) []byte {
+			return f.Keys.Seal(data,
+				statePlace)
+		}); err != nil {
 			return state, fmt.Errorf("remember the state of %s: %w", f.Dir, err)
 		}
 	}
@@ -70,7 +76,8 @@ func (f *Folder) sync(ctx context.Context, from beginning, known *merkle.State, 
 	return state, nil
 }
 
-// folderOpener opens regular files of a folder. It waits for nobody who would write to a pipe that took a file's place.
+// folderOpener opens regular files of a folder. It waits for nobody who would write to a pipe
+// that took a file's place.
 func folderOpener(root *os.Root) opener {
 	return func(path string) (io.ReadCloser, error) {
 		f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -88,7 +95,8 @@ func folderOpener(root *os.Root) opener {
 // errMoved: a file is not what the walk saw.
 var errChanged = errors.New("changed while it was read")
 
-// read reads a file that must have the content that the walk saw, by its mark: errMoved where it has not.
+// read reads a file that must have the content that the walk saw, by its mark:
+// errMoved where it has not.
 func (u *updating) read(file merkle.File) ([]byte, error) {
 	opened, err := u.open(file.Path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) {

@@ -1,4 +1,5 @@
-// Package update brings the index of a repository up to its tree: it finds what is different and takes in only that.
+// Package update brings the index of a repository up to its tree: it finds what is
+// different and takes in only that.
 package update
 
 import (
@@ -18,8 +19,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// batchChunks bounds the chunks that one commit takes in, and with them the memory of an update. What was committed is searched at
-// once, and an update that ends early goes on from there.
+// batchChunks bounds the chunks that one commit takes in, and with them the memory of an update.
+// What was committed is searched at once, and an update that ends early goes on from there.
 const batchChunks = 20_000
 
 // conflicts is how often an update begins again because another updater was faster.
@@ -37,8 +38,8 @@ type Index struct {
 // Progress is where an update is.
 type Progress struct{ Done, Files int }
 
-// Identity names everything that a chunk's vector and words depend on beside its text: indexes of different identities have nothing in
-// common.
+// Identity names everything that a chunk's vector and words depend on beside its text: indexes of
+// different identities have nothing in common.
 func Identity(e embed.Embedder) string {
 	return fmt.Sprintf("%s-c%d-w%d", e.ID(), chunk.Version, words.Version)
 }
@@ -48,7 +49,8 @@ func (x *Index) Load(ctx context.Context) (*segment.Base, error) {
 	return segment.Load(ctx, x.Store, x.Keys, x.pointer(), x.Cache)
 }
 
-// pointer names the index among those of the key: one for each identity, as those have nothing in common.
+// pointer names the index among those of the key: one for each identity, as
+// those have nothing in common.
 func (x *Index) pointer() string { return x.Repo + "@" + Identity(x.Embedder) }
 
 // State says what an index holds and what its last update did. An empty one has the generation 0.
@@ -65,7 +67,8 @@ func State(base *segment.Base) (state index.State, err error) {
 // opener opens a file of a tree by its path.
 type opener func(path string) (io.ReadCloser, error)
 
-// Forget takes the index away from the repository. What it consists of goes with garbage collection.
+// Forget takes the index away from the repository. What it consists of goes
+// with garbage collection.
 func (x *Index) Forget(ctx context.Context) error {
 	return segment.Forget(ctx, x.Store, x.Keys, x.pointer())
 }
@@ -91,7 +94,8 @@ const (
 )
 
 // sync brings the index up to a tree.
-func (x *Index) sync(ctx context.Context, from beginning, walked *merkle.Result, open opener, show func(Progress)) (index.State, error) {
+func (x *Index) sync(ctx context.Context, from beginning, walked *merkle.Result, open opener,
+	show func(Progress)) (index.State, error) {
 	for try := 1; ; try++ {
 		state, err := x.syncOnce(ctx, from, walked, open, show)
 		if !errors.Is(err, storage.ErrConflict) || try == conflicts {
@@ -100,7 +104,8 @@ func (x *Index) sync(ctx context.Context, from beginning, walked *merkle.Result,
 	}
 }
 
-func (x *Index) syncOnce(ctx context.Context, from beginning, walked *merkle.Result, open opener, show func(Progress)) (index.State, error) {
+func (x *Index) syncOnce(ctx context.Context, from beginning, walked *merkle.Result, open opener,
+	show func(Progress)) (index.State, error) {
 	u, err := x.begin(ctx, from, walked, open)
 	if err != nil {
 		return index.State{}, err
@@ -137,7 +142,8 @@ func (x *Index) begin(ctx context.Context, from beginning, walked *merkle.Result
 	return u, err
 }
 
-// adopt begins an index with the most alike one of the same key: a second clone costs its difference only.
+// adopt begins an index with the most alike one of the same key: a second clone
+// costs its difference only.
 func (x *Index) adopt(ctx context.Context, empty *segment.Base, walked *merkle.Result) (*segment.Base, error) {
 	return empty.Adopt(ctx, Identity(x.Embedder), func(yield func(path string, content [32]byte) bool) {
 		for path, file := range walked.Root.Files() {

@@ -10,10 +10,12 @@ import (
 	"github.com/rondo-rl/rondo/redact"
 )
 
-// secretsWithin bounds the search of one file for secrets, which takes milliseconds unless the file is made for that.
+// secretsWithin bounds the search of one file for secrets, which takes milliseconds unless
+// the file is made for that.
 const secretsWithin = time.Minute
 
-// unsearched counts, among the rules, the chunks of files that could not be searched for secrets in time: none of them is indexed.
+// unsearched counts, among the rules, the chunks of files that could not be searched for secrets in
+// time: none of them is indexed.
 const unsearched = "unsearched"
 
 // piece is a chunk that may be indexed, with what is looked for in it.
@@ -38,7 +40,8 @@ func cut(ctx context.Context, path string, content []byte) (pieces []piece, drop
 		return nil, map[string]int{unsearched: len(chunks)}, nil
 	}
 	dropped = map[string]int{}
-	// The names of the folders and of the file are words of every chunk, as its text would not say where it stands.
+	// The names of the folders and of the file are words of every chunk, as its text would
+	// not say where it stands.
 	named := words.Of(path)
 	for _, c := range chunks {
 		if rule := ruleOf(found, content, c); rule != "" {
@@ -50,8 +53,8 @@ func cut(ctx context.Context, path string, content []byte) (pieces []piece, drop
 	return pieces, dropped, nil
 }
 
-// ruleOf is the rule of a secret that is in a chunk, at least in part, or that its symbols repeat, such as a heading above it; "" for
-// none.
+// ruleOf is the rule of a secret that is in a chunk, at least in part, or that its symbols repeat,
+// such as a heading above it; "" for none.
 func ruleOf(found []redact.Span, content []byte, c chunk.Chunk) string {
 	for _, s := range found {
 		if s.Start < c.End && c.Start < s.End || strings.Contains(c.Symbols, string(content[s.Start:s.End])) {

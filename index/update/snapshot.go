@@ -19,7 +19,8 @@ func (x *Index) Snapshot(ctx context.Context, tree fs.FS) (index.State, error) {
 	return x.sync(ctx, present, found, func(path string) (io.ReadCloser, error) { return tree.Open(path) }, nil)
 }
 
-// Overlay gives the index as it would be for a tree, in memory alone: what is different is searched at once, and nobody else sees it.
+// Overlay gives the index as it would be for a tree, in memory alone: what is different is searched
+// at once, and nobody else sees it.
 func (x *Index) Overlay(ctx context.Context, base *segment.Base, tree fs.FS) (*segment.Base, error) {
 	found, err := merkle.Snapshot(ctx, tree, merkle.DefaultLimits())
 	if err != nil {

@@ -39,7 +39,8 @@ func (x *Index) keyed(walked *merkle.Node) merkle.Node {
 	return walked.Keyed(func(d merkle.Digest) merkle.Digest { return digestOf(x.Keys.Content(d)) })
 }
 
-// root names a tree and its index's identity: two updaters with one key give equal trees the same name, whichever way they came to them.
+// root names a tree and its index's identity: two updaters with one key give equal trees the same
+// name, whichever way they came to them.
 func (x *Index) root(node *merkle.Node) string {
 	return x.Keys.Root(sha256.Sum256(append(node.Digest[:], Identity(x.Embedder)...)))
 }
@@ -52,7 +53,8 @@ type step struct {
 
 func (s step) mark() [16]byte { return [16]byte(s.Digest[:]) }
 
-// order sorts a folder's files that are gone before a file that takes its place, and a file before the folder: no tree on the way has both.
+// order sorts a folder's files that are gone before a file that takes its place, and a file before
+// the folder: no tree on the way has both.
 func (s step) order() string {
 	if s.removed {
 		return s.Path
@@ -60,7 +62,8 @@ func (s step) order() string {
 	return s.Path + "/\xff"
 }
 
-// stepsTo lists what leads to a tree that was walked. What the walk could not look at stays as it is.
+// stepsTo lists what leads to a tree that was walked. What the walk could
+// not look at stays as it is.
 func (t tree) stepsTo(keyed *merkle.Node) (steps []step, err error) {
 	older, err := t.node()
 	if err != nil {

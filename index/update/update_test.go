@@ -52,7 +52,8 @@ func mustSync(t testing.TB, f *update.Folder) index.State {
 
 // function is the source of a function with a name.
 func function(name string) string {
-	return fmt.Sprintf("// %s does what its name says.\nfunc %s(value int) int {\n%s\treturn value\n}\n\n", name, name, strings.Repeat("\tvalue += len(\""+name+"\") * value\n", 12))
+	return fmt.Sprintf("// %s does what its name says.\nfunc %s(value int) int {\n%s\treturn value\n}\n\n", name, name,
+		strings.Repeat("\tvalue += len(\""+name+"\") * value\n", 12))
 }
 
 // contents is all that an index has of its tree.
@@ -90,8 +91,10 @@ func TestSync(t *testing.T) {
 	write(t, f, "big.log", "ignored")
 	write(t, f, "image", "\x00\x01")
 	first := mustSync(t, f)
-	if first.Files != 3 || first.Added == 0 || first.Chunks != first.Added+first.Reused || first.Removed != 0 || first.Generation == 0 || first.Base != "" ||
-		first.Skipped["ignored"] != 1 || first.Skipped["binary"] != 1 || first.Embedder != update.Identity(f.Embedder) || first.Space != f.Keys.Space() {
+	if first.Files != 3 || first.Added == 0 || first.Chunks != first.Added+first.Reused || first.Removed != 0 ||
+		first.Generation == 0 || first.Base != "" ||
+		first.Skipped["ignored"] != 1 || first.Skipped["binary"] != 1 ||
+		first.Embedder != update.Identity(f.Embedder) || first.Space != f.Keys.Space() {
 		t.Errorf("first: %+v", first)
 	}
 	if again := mustSync(t, f); again.Generation != first.Generation || again.Root != first.Root {
@@ -103,7 +106,8 @@ func TestSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := mustSync(t, f)
-	if second.Added != 1 || second.Reused < 2 || second.Generation != first.Generation+1 || second.Base != first.Root || second.Root == first.Root || second.Chunks != first.Chunks+1 {
+	if second.Added != 1 || second.Reused < 2 || second.Generation != first.Generation+1 || second.Base != first.Root ||
+		second.Root == first.Root || second.Chunks != first.Chunks+1 {
 		t.Errorf("a function more and a file moved: %+v", second)
 	}
 	if got, want := contents(t, &f.Index), fresh(t, f); !slices.Equal(got, want) {
@@ -111,14 +115,16 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// TestIncrementalIsFresh: after any edits, moves, deletions and changes of what is ignored, the index is the one that would be made anew.
+// TestIncrementalIsFresh: after any edits, moves, deletions and changes of what is ignored, the
+// index is the one that would be made anew.
 func TestIncrementalIsFresh(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 7))
 			f := folder(t, segmenttest.Open(t), 1, "code")
-			names := []string{"a.go", "b.py", "lib/a.go", "lib/deep/c.go", "lib/deep", "lib/x/y.go", "docs/read.md", "d.txt"}
+			names := []string{"a.go", "b.py", "lib/a.go", "lib/deep/c.go", "lib/deep", "lib/x/y.go",
+				"docs/read.md", "d.txt"}
 			for range 12 {
 				for range 1 + random.IntN(3) {
 					edit(t, f.Dir, random, names)
@@ -197,7 +203,8 @@ func (s *failing) CompareAndSwap(ctx context.Context, key, etag string, data []b
 	return newETag, err
 }
 
-// TestCrashAtEveryStep: an update that ends at any write leaves the old index or the new one, and the next update comes to the new one.
+// TestCrashAtEveryStep: an update that ends at any write leaves the old index or the new one, and
+// the next update comes to the new one.
 func TestCrashAtEveryStep(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		ended := false
@@ -217,7 +224,8 @@ func TestCrashAtEveryStep(t *testing.T) {
 			if ended = err == nil && n > 1; !ended && err != nil && !errors.Is(err, errPlanned) {
 				t.Fatalf("%d writes: %v", n, err)
 			}
-			if got := contents(t, &f.Index); !slices.Equal(got, old) && !slices.Equal(got, want) || err == nil && !slices.Equal(got, want) {
+			if got := contents(t, &f.Index); !slices.Equal(got, old) && !slices.Equal(got, want) ||
+				err == nil && !slices.Equal(got, want) {
 				t.Fatalf("after %d writes (%v): %q, neither\n%q nor\n%q", n, err, got, old, want)
 			}
 			mustSync(t, f)
@@ -270,7 +278,8 @@ func TestSecondClone(t *testing.T) {
 	if got, want := contents(t, &two.Index), fresh(t, two); !slices.Equal(got, want) {
 		t.Errorf("got\n%q, made anew\n%q", got, want)
 	}
-	if alien := mustSync(t, stranger); alien.Added != whole.Added || alien.Root == whole.Root || alien.Space == whole.Space {
+	if alien := mustSync(t, stranger); alien.Added != whole.Added || alien.Root == whole.Root ||
+		alien.Space == whole.Space {
 		t.Errorf("under another key: %+v", alien)
 	}
 }
@@ -300,7 +309,8 @@ func TestPartialWalk(t *testing.T) {
 func TestSecrets(t *testing.T) {
 	f := folder(t, segmenttest.Open(t), 1, "code")
 	token := "gh" + "p_9fK2mQ7xLc4VtB8nRz5WyH3jPd6GsA1eUo0X"
-	write(t, f, "a.go", "package a\n\n"+function("First")+"// Token opens the door.\nconst Token = \""+token+"\"\n\n"+function("Second"))
+	write(t, f, "a.go", "package a\n\n"+function("First")+"// Token opens the door.\nconst Token = \""+token+
+		"\"\n\n"+function("Second"))
 	state := mustSync(t, f)
 	base, err := f.Load(t.Context())
 	if err != nil {
@@ -331,7 +341,8 @@ func damage(t *testing.T, f *update.Folder, kind string) {
 	}
 }
 
-// TestRenew: whatever is damaged, an index can be made anew, and comes after the one that was there.
+// TestRenew: whatever is damaged, an index can be made anew, and comes
+// after the one that was there.
 func TestRenew(t *testing.T) {
 	for _, kind := range []string{"repos", "roots", "segments"} {
 		f := folder(t, segmenttest.Open(t), 1, "code")
@@ -370,7 +381,8 @@ func TestUnchanged(t *testing.T) {
 	write(t, f, "a.go", "package a\n\n"+function("First"))
 	old := mustSync(t, f)
 	damage(t, f, "segments")
-	if state := mustSync(t, f); state.Root != old.Root || state.Generation != old.Generation || state.Chunks != old.Chunks {
+	if state := mustSync(t, f); state.Root != old.Root || state.Generation != old.Generation ||
+		state.Chunks != old.Chunks {
 		t.Errorf("unchanged: %+v; before %+v", state, old)
 	}
 	write(t, f, "a.go", "package a\n\n"+function("Second"))

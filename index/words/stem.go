@@ -2,9 +2,10 @@ package words
 
 import "strings"
 
-// stem takes the endings off an English word in lower case, so that the forms that code and its comments use for one thing meet:
-// parse, parses, parsed, parsing and parser are "pars"; allocate, allocation and allocator are "alloc". It is lighter than
-// Porter's: what is left has four letters at least, or three before an s. Other words come back as they are.
+// stem takes the endings off an English word in lower case, so that the forms that code and its
+// comments use for one thing meet: parse, parses, parsed, parsing and parser are "pars"; allocate,
+// allocation and allocator are "alloc". It is lighter than Porter's: what is left has four letters
+// at least, or three before an s. Other words come back as they are.
 func stem(word string) string {
 	if len(word) < 4 || word[0] >= 0x80 || !lowerASCII(word) {
 		return word
@@ -20,12 +21,14 @@ func stem(word string) string {
 		switch {
 		case !ok || len(rest) < 4 && (len(rest) < 3 || len(ending) < 3 && ending != "ed") || !vowel(rest):
 			continue
-		case len(rest) > 3 && rest[len(rest)-1] == rest[len(rest)-2] && !strings.ContainsRune("lsz", rune(rest[len(rest)-1])):
+		case len(rest) > 3 && rest[len(rest)-1] == rest[len(rest)-2] &&
+			!strings.ContainsRune("lsz", rune(rest[len(rest)-1])):
 			return rest[:len(rest)-1] // stopped, stop
 		}
 		return rest
 	}
-	if rest, ok := strings.CutSuffix(word, "ion"); ok && len(rest) >= 4 && (rest[len(rest)-1] == 't' || rest[len(rest)-1] == 's') {
+	if rest, ok := strings.CutSuffix(word, "ion"); ok && len(rest) >= 4 &&
+		(rest[len(rest)-1] == 't' || rest[len(rest)-1] == 's') {
 		return rest
 	}
 	if rest, ok := strings.CutSuffix(word, "ly"); ok && len(rest) >= 4 {
@@ -46,7 +49,8 @@ func singular(word string) string {
 	switch {
 	case strings.HasSuffix(word, "ies") && n > 4:
 		return word[:n-3] + "y"
-	case strings.HasSuffix(word, "sses"), strings.HasSuffix(word, "shes"), strings.HasSuffix(word, "ches"), strings.HasSuffix(word, "xes"):
+	case strings.HasSuffix(word, "sses"), strings.HasSuffix(word, "shes"), strings.HasSuffix(word, "ches"),
+		strings.HasSuffix(word, "xes"):
 		return word[:n-2]
 	case strings.HasSuffix(word, "ss"), strings.HasSuffix(word, "us"), strings.HasSuffix(word, "is"):
 		return word

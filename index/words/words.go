@@ -20,10 +20,11 @@ const (
 	maxParts = 12 // of one identifier: one that changes oftener is encoded data, and only a word as a whole
 )
 
-// Of returns the words of a text, in its order and with repetitions. Identifiers are cut at changes of case, at '_' and at digits;
-// each part is lower case and lightly stemmed, and a composed identifier is behind its parts as a whole, without '_': readFile,
-// read_file and ReadFile are all "read", "fil" and "readfile". Scripts without spaces give pairs of neighbouring characters.
-// Words may share the text's memory.
+// Of returns the words of a text, in its order and with repetitions. Identifiers are cut at changes
+// of case, at '_' and at digits; each part is lower case and lightly stemmed, and a composed
+// identifier is behind its parts as a whole, without '_': readFile, read_file and ReadFile are all
+// "read", "fil" and "readfile". Scripts without spaces give pairs of neighbouring characters. Words
+// may share the text's memory.
 func Of(text string) []string {
 	if !ascii(text) {
 		text = norm.NFKC.String(text)
@@ -70,7 +71,8 @@ func kindOf(r rune) kind {
 		return join
 	case r < utf8.RuneSelf || r == utf8.RuneError:
 		return space
-	case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar):
+	case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao,
+		unicode.Khmer, unicode.Myanmar):
 		return dense
 	case unicode.IsUpper(r) || unicode.IsTitle(r):
 		return upper
@@ -137,7 +139,8 @@ func appendParts(list []string, name string) []string {
 	return list
 }
 
-// part finds the first part of an identifier: how many bytes lie before it, its size, and what it is made of.
+// part finds the first part of an identifier: how many bytes lie before it, its
+// size, and what it is made of.
 func part(name string) (skipped, size int, k kind) {
 	for skipped < len(name) && name[skipped] == '_' {
 		skipped++

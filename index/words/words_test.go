@@ -60,7 +60,8 @@ func TestStem(t *testing.T) {
 		"entry: entry entries",
 		"match: match matches matching",
 		"exact: exact exactly",
-		"us: us", "status: status", "less: less", "class: class classes", "string: string", "bed: bed", "error: error errors",
+		"us: us", "status: status", "less: less", "class: class classes", "string: string",
+		"bed: bed", "error: error errors",
 	} {
 		want, list, _ := strings.Cut(forms, ": ")
 		for form := range strings.FieldsSeq(list) {
@@ -73,7 +74,8 @@ func TestStem(t *testing.T) {
 
 func TestBounded(t *testing.T) {
 	for _, text := range []string{
-		strings.Repeat("a ", 10*Max), strings.Repeat("aB", 10*Max), strings.Repeat("検", 10*Max), strings.Repeat("a_", 10*Max),
+		strings.Repeat("a ", 10*Max), strings.Repeat("aB", 10*Max), strings.Repeat("検", 10*Max),
+		strings.Repeat("a_", 10*Max),
 		strings.Repeat("\ufdfa", Max), strings.Repeat("検a", 10*Max),
 	} {
 		check(t, text)
@@ -81,7 +83,8 @@ func TestBounded(t *testing.T) {
 }
 
 func FuzzOf(f *testing.F) {
-	for _, seed := range []string{"readFile(HTTPServer, sha256)", "IDs_of検索Änd", "\xff\u0308x", "a\ufdfab", "Ǆungla", "٣٤x"} {
+	for _, seed := range []string{"readFile(HTTPServer, sha256)", "IDs_of検索Änd", "\xff\u0308x",
+		"a\ufdfab", "Ǆungla", "٣٤x"} {
 		f.Add(seed)
 	}
 	f.Fuzz(check)
@@ -101,7 +104,8 @@ func check(t *testing.T, text string) {
 	if !slices.Equal(list, Of(text)) {
 		t.Error("the same text has other words")
 	}
-	if both := Of(text + " " + text); len(both) < Max && len(list) > 0 && utf8.ValidString(text) && !slices.Equal(both, append(slices.Clone(list), list...)) {
+	if both := Of(text + " " + text); len(both) < Max && len(list) > 0 && utf8.ValidString(text) &&
+		!slices.Equal(both, append(slices.Clone(list), list...)) {
 		t.Errorf("words of %q depend on what stands before them", text)
 	}
 }

@@ -1,4 +1,5 @@
-// Package embedder opens what turns the texts of an index into vectors: the built-in table, or a server that is asked over HTTP.
+// Package embedder opens what turns the texts of an index into vectors: the built-in table, or a
+// server that is asked over HTTP.
 package embedder
 
 import (
@@ -40,7 +41,8 @@ const (
 	openTime    = 2 * time.Minute
 )
 
-// askAgain is how long a server rests after a request that may still become right, and how often that is made.
+// askAgain is how long a server rests after a request that may still become right,
+// and how often that is made.
 var askAgain = retry.Policy{First: 500 * time.Millisecond, Most: 30 * time.Second, Tries: 6}
 
 // remote asks an OpenAI-compatible server.
@@ -61,8 +63,9 @@ type remote struct {
 //	https://api.example.com/v1#MODEL             an OpenAI-compatible server
 //	https://api.example.com/v1?dimensions=512#M  the same, which is asked for as many dimensions
 //
-// A server is shown the key in the environment variable RONDO_EMBEDDINGS_KEY, or in the file that RONDO_EMBEDDINGS_KEY_FILE names. The
-// server is asked once, for its dimensions, which are remembered in a folder; "" remembers nothing.
+// A server is shown the key in the environment variable RONDO_EMBEDDINGS_KEY, or in the file that
+// RONDO_EMBEDDINGS_KEY_FILE names. The server is asked once, for its dimensions, which are
+// remembered in a folder; "" remembers nothing.
 func Open(spec, memory string) (embed.Embedder, error) {
 	switch {
 	case spec == "", spec == "static":
@@ -85,7 +88,11 @@ func openRemote(spec, memory string) (*remote, error) {
 	if r.client.APIKey, err = readKey(); err != nil {
 		return nil, err
 	}
-	r.client.HTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }} // which would lose the body
+	// which would lose the body
+	r.client.HTTP = &http.Client{CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	if err := r.measure(memory); err != nil {
 		return nil, err
 	}
@@ -94,7 +101,8 @@ func openRemote(spec, memory string) (*remote, error) {
 	return r, nil
 }
 
-// measure learns how many dimensions the model has: from what is remembered of the server, or by asking it.
+// measure learns how many dimensions the model has: from what is remembered of the
+// server, or by asking it.
 func (r *remote) measure(memory string) error {
 	r.memory = newDimensionMemory(memory, r)
 	if r.dimensions = r.memory.load(); r.dimensions > 0 {
@@ -108,7 +116,8 @@ func (r *remote) measure(memory string) error {
 	}
 	r.dimensions = len(vectors[0])
 	if r.dimensions > embed.MaxDimensions || r.asked > 0 && r.dimensions != r.asked {
-		return fmt.Errorf("%s answered %d dimensions: want %d, at most %d", r.endpoint, r.dimensions, r.asked, embed.MaxDimensions)
+		return fmt.Errorf("%s answered %d dimensions: want %d, at most %d", r.endpoint, r.dimensions,
+			r.asked, embed.MaxDimensions)
 	}
 	r.memory.keep(r.dimensions)
 	return nil
@@ -118,14 +127,16 @@ func parseRemote(spec string) (*remote, error) {
 	base, model, _ := strings.Cut(spec, "#")
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || u.User != nil {
-		return nil, errors.New("give a server as https://HOST/v1#MODEL, without credentials: its key is read from " + keyVariable)
+		return nil, errors.New("give a server as https://HOST/v1#MODEL, without credentials: its key is read from " +
+			keyVariable)
 	}
 	if model == "" {
 		return nil, fmt.Errorf("%s names no model: add #MODEL", base)
 	}
 	r := &remote{model: model, again: askAgain}
 	for name, values := range u.Query() {
-		if r.asked, err = strconv.Atoi(values[0]); name != "dimensions" || err != nil || r.asked < 1 || r.asked > embed.MaxDimensions || len(values) > 1 {
+		if r.asked, err = strconv.Atoi(values[0]); name != "dimensions" || err != nil || r.asked < 1 ||
+			r.asked > embed.MaxDimensions || len(values) > 1 {
 			return nil, fmt.Errorf("%s: %s: want ?dimensions=N, N within 1 and %d", base, name, embed.MaxDimensions)
 		}
 	}
@@ -261,5 +272,6 @@ func (r *remote) once(ctx context.Context, request inference.EmbeddingRequest) (
 
 // mayBecomeRight: a connection, a server in trouble, or one that has too much to do.
 func mayBecomeRight(f *inference.Failure) bool {
-	return !f.Permanent && (f.Status == 0 || f.Status == http.StatusRequestTimeout || f.Status == http.StatusTooManyRequests || f.Status >= 500)
+	return !f.Permanent && (f.Status == 0 || f.Status == http.StatusRequestTimeout ||
+		f.Status == http.StatusTooManyRequests || f.Status >= 500)
 }

@@ -21,7 +21,8 @@ import (
 
 const secret = "sk-test-0123456789"
 
-// server follows what OpenAI publishes of its embeddings: https://platform.openai.com/docs/api-reference/embeddings.
+// server follows what OpenAI publishes of its embeddings:
+// https://platform.openai.com/docs/api-reference/embeddings.
 type server struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -70,7 +71,8 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request) {
 	case r.Header.Get("Authorization") != "Bearer "+secret:
 		refuse(401, "Incorrect API key provided: %s", strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 		return
-	case r.Method != http.MethodPost || r.URL.Path != "/v1/embeddings" || r.Header.Get("Content-Type") != "application/json":
+	case r.Method != http.MethodPost || r.URL.Path != "/v1/embeddings" ||
+		r.Header.Get("Content-Type") != "application/json":
 		refuse(404, "Unknown request URL: %s %s", r.Method, r.URL)
 		return
 	case err != nil:
@@ -102,7 +104,8 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request) {
 		data = append(data, entry{"embedding", i, v})
 	}
 	slices.Reverse(data) // the index counts, not the order
-	json.NewEncoder(w).Encode(map[string]any{"object": "list", "data": data, "model": request.Model, "usage": map[string]int{"prompt_tokens": 1, "total_tokens": 1}})
+	json.NewEncoder(w).Encode(map[string]any{"object": "list", "data": data, "model": request.Model,
+		"usage": map[string]int{"prompt_tokens": 1, "total_tokens": 1}})
 }
 
 func (s *server) open(t *testing.T, query string) *remote {
@@ -183,18 +186,25 @@ func TestRemoteTriesAgain(t *testing.T) {
 		"too many requests":      {faults: []http.HandlerFunc{status(429, "1")}, least: time.Second},
 		"without saying when":    {faults: []http.HandlerFunc{status(429, "")}},
 		"overload and a restart": {faults: []http.HandlerFunc{status(500, ""), status(503, ""), broken, half}},
-		"for good":               {faults: slices.Repeat([]http.HandlerFunc{status(502, "")}, askAgain.Tries), want: "after 6 tries"},
-		"a wrong request":        {faults: []http.HandlerFunc{status(400, "")}, want: "400"},
-		"no right":               {faults: []http.HandlerFunc{status(403, "")}, want: "403"},
-		"somewhere else":         {faults: []http.HandlerFunc{status(307, "")}, want: "307"},
-		"not all":                {faults: []http.HandlerFunc{said(`{"data":[{"index":0,"embedding":[1,0,0,0]}]}`)}, want: "1 vectors for 2 texts"},
-		"one twice": {faults: []http.HandlerFunc{said(`{"data":[{"index":0,"embedding":[1,0,0,0]},{"index":0,"embedding":[1,0,0,0]}]}`)},
+		"for good": {faults: slices.Repeat([]http.HandlerFunc{status(502, "")}, askAgain.Tries),
+			want: "after 6 tries"},
+		"a wrong request": {faults: []http.HandlerFunc{status(400, "")}, want: "400"},
+		"no right":        {faults: []http.HandlerFunc{status(403, "")}, want: "403"},
+		"somewhere else":  {faults: []http.HandlerFunc{status(307, "")}, want: "307"},
+		"not all": {faults: []http.HandlerFunc{said(`{"data":[{"index":0,"embedding":[1,0,0,0]}]}`)},
+			want: "1 vectors for 2 texts"},
+		"one twice": {faults: []http.HandlerFunc{said(
+			`{"data":[{"index":0,"embedding":[1,0,0,0]},{"index":0,"embedding":[1,0,0,0]}]}`)},
 			want: "there twice"},
-		"out of range": {faults: []http.HandlerFunc{said(`{"data":[{"index":0,"embedding":[1,0,0,0]},{"index":-1,"embedding":[1,0,0,0]}]}`)},
+		"out of range": {faults: []http.HandlerFunc{said(
+			`{"data":[{"index":0,"embedding":[1,0,0,0]},{"index":-1,"embedding":[1,0,0,0]}]}`)},
 			want: "out of range"},
-		"uneven":           {faults: []http.HandlerFunc{said(`{"data":[{"index":0,"embedding":[1,0,0,0]},{"index":1,"embedding":[1]}]}`)}, want: "4 and 1"},
-		"other dimensions": {faults: []http.HandlerFunc{said(`{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1]}]}`)}, want: "1 dimensions, and 4"},
-		"no numbers":       {faults: []http.HandlerFunc{said(`{"data":[{"index":0,"embedding":[]},{"index":1,"embedding":[]}]}`)}, want: "dimensions"},
+		"uneven": {faults: []http.HandlerFunc{said(
+			`{"data":[{"index":0,"embedding":[1,0,0,0]},{"index":1,"embedding":[1]}]}`)}, want: "4 and 1"},
+		"other dimensions": {faults: []http.HandlerFunc{said(
+			`{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1]}]}`)}, want: "1 dimensions, and 4"},
+		"no numbers": {faults: []http.HandlerFunc{said(
+			`{"data":[{"index":0,"embedding":[]},{"index":1,"embedding":[]}]}`)}, want: "dimensions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t)
@@ -273,7 +283,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestDimensionsAreRemembered: a server is asked for them once, and again when its answers are others.
+// TestDimensionsAreRemembered: a server is asked for them once, and again
+// when its answers are others.
 func TestDimensionsAreRemembered(t *testing.T) {
 	s := serve(t)
 	memory := filepath.Join(t.TempDir(), "embedders")
@@ -294,7 +305,8 @@ func TestDimensionsAreRemembered(t *testing.T) {
 	s.faults = []http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[1,2,3]}]}`)
 	}}
-	if _, err := again.Embed(t.Context(), []string{"text"}); err == nil || !strings.Contains(err.Error(), "another model") {
+	if _, err := again.Embed(t.Context(), []string{"text"}); err == nil ||
+		!strings.Contains(err.Error(), "another model") {
 		t.Errorf("three dimensions instead of four: %v", err)
 	}
 	open("", 1)

@@ -11,8 +11,9 @@ import (
 	"github.com/rondo-rl/rondo/index/embed"
 )
 
-// dimensionMemory is a file that remembers how many dimensions a server's model has, so that not every command has to ask. It may be lost:
-// errors are none of whoever embeds. "" remembers nothing.
+// dimensionMemory is a file that remembers how many dimensions a server's model has,
+// so that not every command has to ask. It may be lost: errors are none of whoever
+// embeds. "" remembers nothing.
 type dimensionMemory string
 
 func newDimensionMemory(folder string, r *remote) dimensionMemory {
@@ -40,7 +41,8 @@ func (m dimensionMemory) keep(dimensions int) {
 	if m == "" || os.MkdirAll(filepath.Dir(string(m)), 0o700) != nil {
 		return
 	}
-	_ = os.WriteFile(string(m), []byte(strconv.Itoa(dimensions)), 0o600) // half of a number is one that the server's answer does not fit
+	// half of a number is one that the server's answer does not fit
+	_ = os.WriteFile(string(m), []byte(strconv.Itoa(dimensions)), 0o600)
 }
 
 func (m dimensionMemory) forget() {

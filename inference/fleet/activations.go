@@ -23,8 +23,8 @@ const (
 	maxActivated = 4096 // of one policy
 )
 
-// activations are the versions that servers serve as the log says: what weights.activated states of a replica whose name is a server's URL. Until the log
-// has been read to its end nothing is known.
+// activations are the versions that servers serve as the log says: what weights.activated states of
+// a replica whose name is a server's URL. Until the log has been read to its end nothing is known.
 type activations struct {
 	mu        sync.Mutex
 	read      bool
@@ -92,7 +92,8 @@ func (a *activations) take(e events.Event) error {
 	return nil
 }
 
-// note sets a value. A name that is new is left out when there are enough of them; what is said of a known one is always heard.
+// note sets a value. A name that is new is left out when there are enough of them; what is said of
+// a known one is always heard.
 func note[V any](of map[string]V, name string, value V, most int) {
 	if _, known := of[name]; known || len(of) < most {
 		of[name] = value
@@ -117,11 +118,14 @@ func (a *activations) reach(end uint64) {
 // readAgain is how long to wait after a log that could not be read.
 var readAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
 
-// FollowVersions learns from the log which versions servers serve, until the context ends. Several may do so at once.
+// FollowVersions learns from the log which versions servers serve, until the context ends.
+// Several may do so at once.
 func (f *Fleet) FollowVersions(ctx context.Context, log eventlog.Reader) {
-	_ = readAgain.Keep(ctx, func() (bool, error) { return false, f.activations.follow(ctx, log) }, func(err error, wait time.Duration) {
-		f.opts.Logger.Warn("versions of inference servers unavailable", "retry_in", wait.Round(time.Millisecond), "error", err)
-	})
+	_ = readAgain.Keep(ctx, func() (bool, error) { return false, f.activations.follow(ctx, log) },
+		func(err error, wait time.Duration) {
+			f.opts.Logger.Warn("versions of inference servers unavailable",
+				"retry_in", wait.Round(time.Millisecond), "error", err)
+		})
 }
 
 func (a *activations) follow(ctx context.Context, log eventlog.Reader) error {
@@ -157,7 +161,8 @@ func bound(cfg *runfile.RunConfig) int64 {
 	return most
 }
 
-// usable are the targets whose version a call may be sampled with, and what is wrong with the others. changed is closed when that may be no longer so.
+// usable are the targets whose version a call may be sampled with, and what is wrong with the
+// others. changed is closed when that may be no longer so.
 func (a *activations) usable(c Call, among []target) (may []target, wrong []string, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -198,7 +203,8 @@ func (a *activations) promotedVersion(c Call) int64 {
 	return a.promoted[c.Config.Policy].VersionFor(c.Run, c.Affinity)
 }
 
-// builtin asks the built-in policy for a version by its name: it serves every one that was published, and says nothing of its address.
+// builtin asks the built-in policy for a version by its name: it serves every one that was
+// published, and says nothing of its address.
 func builtin(policy string, version int64, among []target) []target {
 	named := slices.Clone(among)
 	for i := range named {
@@ -207,7 +213,8 @@ func builtin(policy string, version int64, among []target) []target {
 	return named
 }
 
-// withVersion is a target that is asked for the version that it serves, where versions have names. A pinned run asks for its own by name anyhow.
+// withVersion is a target that is asked for the version that it serves, where versions have names.
+// A pinned run asks for its own by name anyhow.
 func (t target) withVersion(cfg *runfile.RunConfig, s activated) target {
 	if s.model != "" && cfg.PolicyVersion == nil {
 		t.named = &s
@@ -223,19 +230,23 @@ func (t target) modelName() string {
 	return t.model
 }
 
-// lacksVersion reports whether a server does not know the version any more for which it was asked by name: the log says soon what it has.
+// lacksVersion reports whether a server does not know the version any more for which it was asked
+// by name: the log says soon what it has.
 func (t target) lacksVersion(f *inference.Failure) bool {
 	if t.named == nil {
 		return false
 	}
 	text, adapter := f.Error(), t.named.model[strings.Index(t.named.model, ":")+1:]
-	return strings.Contains(text, adapter) && (f.Status == http.StatusNotFound || f.Status == http.StatusBadRequest && strings.Contains(text, "not loaded")) // vLLM, and SGLang
+	// vLLM, and SGLang
+	return strings.Contains(text, adapter) &&
+		(f.Status == http.StatusNotFound || f.Status == http.StatusBadRequest && strings.Contains(text, "not loaded"))
 }
 
 // lagging is when a call may come again whose servers have to load a version.
 const lagging = time.Second
 
-// caughtUp are the targets that serve a version which the run may be sampled with. Where none does it waits for one, until c.Until.
+// caughtUp are the targets that serve a version which the run may be sampled with. Where none does
+// it waits for one, until c.Until.
 func (f *Fleet) caughtUp(ctx context.Context, c Call, among []target) ([]target, error) {
 	for {
 		may, wrong, changed := f.activations.usable(c, among)
@@ -253,7 +264,8 @@ func (f *Fleet) caughtUp(ctx context.Context, c Call, among []target) ([]target,
 			slices.Sort(wrong)
 			return nil, &inference.Failure{
 				Class: events.ClassEndpoint, Status: http.StatusTooManyRequests, Throttled: true, After: lagging,
-				Err: fmt.Errorf("no server has a version of %s that is promoted, or at most %d behind: %s", c.Config.Policy, bound(c.Config), strings.Join(wrong, ", ")),
+				Err: fmt.Errorf("no server has a version of %s that is promoted, or at most %d behind: %s",
+					c.Config.Policy, bound(c.Config), strings.Join(wrong, ", ")),
 			}
 		}
 	}

@@ -32,7 +32,8 @@ func said(t *testing.T, f *Fleet, typ events.Type, data any) {
 
 func serves(t *testing.T, f *Fleet, host string, version int64, lost bool) {
 	t.Helper()
-	said(t, f, events.WeightsActivatedType, events.WeightsActivated{Version: version, Replica: "http://" + host + "/v1/", Lost: lost})
+	said(t, f, events.WeightsActivatedType, events.WeightsActivated{Version: version,
+		Replica: "http://" + host + "/v1/", Lost: lost})
 }
 
 func isPublished(t *testing.T, f *Fleet, version int64) {
@@ -40,7 +41,8 @@ func isPublished(t *testing.T, f *Fleet, version int64) {
 	said(t, f, events.WeightsPublishedType, events.WeightsPublished{Policy: "p", Version: version})
 }
 
-// TestVersionsRoute: a turn goes to servers that are within the run's bound alone. Those of which nothing is known get turns as before, unless the run demands versions.
+// TestVersionsRoute: a turn goes to servers that are within the run's bound alone. Those of which
+// nothing is known get turns as before, unless the run demands versions.
 func TestVersionsRoute(t *testing.T) {
 	type state struct {
 		version int64
@@ -53,16 +55,23 @@ func TestVersionsRoute(t *testing.T) {
 		known          map[string]state
 		may            string
 	}{
-		"nothing is known":                {published: 9, max: 1, may: "ab"},
-		"nothing, and versions demanded":  {published: 9, max: 1, require: true, may: "ab"},
-		"both are new":                    {published: 9, max: 1, known: map[string]state{"a": {9, false}, "b": {8, false}}, may: "ab"},
-		"one lags":                        {published: 9, max: 1, known: map[string]state{"a": {7, false}, "b": {8, false}}, may: "b"},
-		"one was started again":           {published: 9, max: 1, known: map[string]state{"a": {9, true}, "b": {8, false}}, may: "b"},
-		"a wide bound":                    {published: 9, max: 5, known: map[string]state{"a": {4, false}, "b": {3, false}}, may: "a"},
-		"one is unknown":                  {published: 9, max: 1, known: map[string]state{"a": {7, false}}, may: "b"},
-		"one is unknown, versions wanted": {published: 9, max: 1, require: true, known: map[string]state{"a": {9, false}}, may: "a"},
-		"none may":                        {published: 9, max: 0, known: map[string]state{"a": {8, false}, "b": {9, true}}, may: ""},
-		"an old one is pinned":            {published: 9, max: 0, pinned: new(int64(3)), known: map[string]state{"a": {3, false}, "b": {3, true}}, may: "a"},
+		"nothing is known":               {published: 9, max: 1, may: "ab"},
+		"nothing, and versions demanded": {published: 9, max: 1, require: true, may: "ab"},
+		"both are new": {published: 9, max: 1,
+			known: map[string]state{"a": {9, false}, "b": {8, false}}, may: "ab"},
+		"one lags": {published: 9, max: 1,
+			known: map[string]state{"a": {7, false}, "b": {8, false}}, may: "b"},
+		"one was started again": {published: 9, max: 1,
+			known: map[string]state{"a": {9, true}, "b": {8, false}}, may: "b"},
+		"a wide bound": {published: 9, max: 5,
+			known: map[string]state{"a": {4, false}, "b": {3, false}}, may: "a"},
+		"one is unknown": {published: 9, max: 1, known: map[string]state{"a": {7, false}}, may: "b"},
+		"one is unknown, versions wanted": {published: 9, max: 1, require: true,
+			known: map[string]state{"a": {9, false}}, may: "a"},
+		"none may": {published: 9, max: 0,
+			known: map[string]state{"a": {8, false}, "b": {9, true}}, may: ""},
+		"an old one is pinned": {published: 9, max: 0, pinned: new(int64(3)),
+			known: map[string]state{"a": {3, false}, "b": {3, true}}, may: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, _ := newFarm(t, nil, nil)
@@ -71,7 +80,8 @@ func TestVersionsRoute(t *testing.T) {
 				serves(t, f, host, s.version, s.lost)
 			}
 			asked := call("x", 8, "a", "b")
-			asked.Config.Staleness.Max, asked.Config.Staleness.RequireVersions, asked.Config.PolicyVersion = c.max, c.require, c.pinned
+			asked.Config.Staleness.Max, asked.Config.Staleness.RequireVersions, asked.Config.PolicyVersion = c.max,
+				c.require, c.pinned
 			asked.Config.Feeds = nil
 			if c.require {
 				asked.Config.Feeds = append(asked.Config.Feeds, call("x", 1).Config.Feeds...)
@@ -96,10 +106,12 @@ func TestVersionsRoute(t *testing.T) {
 	}
 }
 
-// TestDrained: a server that lags gets no new turn, and those in flight end; a turn that finds nobody waits for the first that catches up.
+// TestDrained: a server that lags gets no new turn, and those in flight end; a turn that finds
+// nobody waits for the first that catches up.
 func TestDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{takes: time.Second}), "b": always(reply{takes: time.Second})}, nil)
+		f, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{takes: time.Second}),
+			"b": always(reply{takes: time.Second})}, nil)
 		isPublished(t, f, 1)
 		serves(t, f, "a", 1, false)
 		serves(t, f, "b", 1, true)
@@ -132,7 +144,8 @@ func TestDrained(t *testing.T) {
 		isPublished(t, f, 3)
 		err := ask(5 * time.Second)
 		var failure *inference.Failure
-		if !errors.As(err, &failure) || !failure.Throttled || failure.Permanent || !strings.Contains(failure.Error(), "http://b/v1 serves version 2") {
+		if !errors.As(err, &failure) || !failure.Throttled || failure.Permanent ||
+			!strings.Contains(failure.Error(), "http://b/v1 serves version 2") {
 			t.Errorf("nobody catches up: %v", err)
 		}
 		ctx, end := context.WithCancel(t.Context())
@@ -144,7 +157,8 @@ func TestDrained(t *testing.T) {
 	})
 }
 
-// TestManyVersionsAreBounded: names beyond the bound are left out, and what is said of known ones is still heard.
+// TestManyVersionsAreBounded: names beyond the bound are left out, and what is said of
+// known ones is still heard.
 func TestManyVersionsAreBounded(t *testing.T) {
 	f, _ := newFarm(t, nil, nil)
 	isPublished(t, f, 1)
@@ -163,12 +177,14 @@ func TestManyVersionsAreBounded(t *testing.T) {
 	if n := len(f.activations.published); n != maxPolicies || f.activations.published["p"] != 2 {
 		t.Errorf("%d policies, p at version %d", n, f.activations.published["p"])
 	}
-	if n := len(f.activations.serving); n != maxPolicies || len(of) != maxActivated || of["http://a/v1"] != (activated{version: 2, lost: true}) {
+	if n := len(f.activations.serving); n != maxPolicies || len(of) != maxActivated ||
+		of["http://a/v1"] != (activated{version: 2, lost: true}) {
 		t.Errorf("%d policies, %d servers, a at %+v", n, len(of), of["http://a/v1"])
 	}
 }
 
-// TestLagsInTheQueue: a server that falls behind while a turn waits for a place at it does not get it.
+// TestLagsInTheQueue: a server that falls behind while a turn waits for a
+// place at it does not get it.
 func TestLagsInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{takes: time.Second})}, nil)
@@ -199,7 +215,8 @@ func TestLagsInTheQueue(t *testing.T) {
 	})
 }
 
-// TestUnreadLog: until the log has been read, what was said first does not keep turns away: it may be long out of date.
+// TestUnreadLog: until the log has been read, what was said first does not keep turns away: it
+// may be long out of date.
 func TestUnreadLog(t *testing.T) {
 	f, _ := newFarm(t, nil, nil)
 	c := call("x", 1, "a")
@@ -207,7 +224,8 @@ func TestUnreadLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := events.New(events.Catalogue, events.WeightsActivatedType, "p", "0", events.WeightsActivated{Version: 1, Replica: "http://a/v1", Lost: true})
+	e, err := events.New(events.Catalogue, events.WeightsActivatedType, "p",
+		"0", events.WeightsActivated{Version: 1, Replica: "http://a/v1", Lost: true})
 	if err != nil {
 		t.Fatal(err)
 	}

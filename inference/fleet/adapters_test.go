@@ -13,14 +13,17 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// TestAdaptersAsked: a turn asks for the version that its server has said it serves, by its name, and is of that version whatever the server's own label is. A server that has
-// unloaded it meanwhile costs no try: the turn waits for what the log says next. A run that pins a version asks for its own.
+// TestAdaptersAsked: a turn asks for the version that its server has said it serves, by its
+// name, and is of that version whatever the server's own label is. A server that has unloaded
+// it meanwhile costs no try: the turn waits for what the log says next. A run that pins a
+// version asks for its own.
 func TestAdaptersAsked(t *testing.T) {
 	for server, c := range map[string]struct {
 		base   string // in front of an adapter's name
 		status int
 		says   string
-	}{"vLLM": {"", http.StatusNotFound, "The model %s does not exist."}, "SGLang": {"org/base:", http.StatusBadRequest, "The following requested LoRA adapters are not loaded: %s"}} {
+	}{"vLLM": {"", http.StatusNotFound, "The model %s does not exist."},
+		"SGLang": {"org/base:", http.StatusBadRequest, "The following requested LoRA adapters are not loaded: %s"}} {
 		t.Run(server, func(t *testing.T) { adaptersAsked(t, c.base, c.status, c.says) })
 	}
 }
@@ -34,7 +37,8 @@ func adaptersAsked(t *testing.T, base string, status int, says string) {
 			mu.Lock()
 			defer mu.Unlock()
 			if model := asked[len(asked)-1]; !slices.Contains(has, model) {
-				return reply{status: status, body: `{"error":{"message":"` + fmt.Sprintf(says, strings.TrimPrefix(model, base)) + `"}}`}
+				return reply{status: status, body: `{"error":{"message":"` +
+					fmt.Sprintf(says, strings.TrimPrefix(model, base)) + `"}}`}
 			}
 			return reply{body: spanned("7", "7")} // the label of its base
 		}}, nil)
@@ -51,7 +55,8 @@ func adaptersAsked(t *testing.T, base string, status int, says string) {
 		}
 		isPublished(t, f, 1)
 		adapter := func(version int64, name string, lost bool) {
-			said(t, f, events.WeightsActivatedType, events.WeightsActivated{Version: version, Replica: "http://a/v1", Model: base + name, Lost: lost})
+			said(t, f, events.WeightsActivatedType, events.WeightsActivated{Version: version, Replica: "http://a/v1",
+				Model: base + name, Lost: lost})
 		}
 		adapter(1, "p@1", false)
 		if answer, err := ask(nil); err != nil || answer.Turn.PolicyVersion != 1 || answer.Turn.VersionSpans != nil {
@@ -96,7 +101,8 @@ func adaptersAsked(t *testing.T, base string, status int, says string) {
 // TestNoSuchModel: a server that does not know the policy's one name is told of at once, as ever.
 func TestNoSuchModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{status: http.StatusNotFound, body: `{"error":{"message":"The model p does not exist."}}`})}, nil)
+		f, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{status: http.StatusNotFound,
+			body: `{"error":{"message":"The model p does not exist."}}`})}, nil)
 		c := call("x", 8, "a")
 		c.Patient = true
 		if _, err := f.Complete(t.Context(), c); err == nil || len(farm.times("a")) != 1 {

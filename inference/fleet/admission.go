@@ -23,8 +23,9 @@ type waiter struct {
 	err      error
 }
 
-// admit takes a place at the first of the targets that is ready; ask gives it back. It waits where all of them are taken, and until
-// c.Until where they want to be left alone: then its error is an *inference.Failure.
+// admit takes a place at the first of the targets that is ready; ask gives it back. It waits
+// where all of them are taken, and until c.Until where they want to be left alone: then its error
+// is an *inference.Failure.
 func (f *Fleet) admit(ctx context.Context, c Call, among []target) (target, error) {
 	w := &waiter{priority: c.Priority, among: among, came: make(chan struct{}), look: make(chan struct{}, 1)}
 	f.mu.Lock()
@@ -170,8 +171,9 @@ func (f *Fleet) tick() {
 	f.serve(time.Now())
 }
 
-// resting is the refusal of a call all of whose servers are left alone, with the time until the first of them may be asked; nil when
-// one of them only has no free place. Away says that it is in trouble.
+// resting is the refusal of a call all of whose servers are left alone, with the time
+// until the first of them may be asked; nil when one of them only has no free place. Away
+// says that it is in trouble.
 func resting(among []target, now time.Time) *inference.Failure {
 	var first *replica
 	for _, t := range among {
@@ -185,7 +187,8 @@ func resting(among []target, now time.Time) *inference.Failure {
 	refusal := &inference.Failure{Class: events.ClassEndpoint, After: max(leastRest, first.until.Sub(now))}
 	if first.open {
 		refusal.Class, refusal.Status, refusal.Away = first.last.Class, first.last.Status, true
-		refusal.Err = fmt.Errorf("%s is left alone after %d failures in a row, of which the last was: %w", first.url, first.failures, first.last.Err)
+		refusal.Err = fmt.Errorf("%s is left alone after %d failures in a row, of which the last was: %w", first.url,
+			first.failures, first.last.Err)
 		return refusal
 	}
 	refusal.Status, refusal.Throttled = http.StatusTooManyRequests, true
@@ -193,7 +196,8 @@ func resting(among []target, now time.Time) *inference.Failure {
 	return refusal
 }
 
-// nextAt is the next moment at which there may be a place though no request ends; zero when there is none.
+// nextAt is the next moment at which there may be a place though no request ends;
+// zero when there is none.
 func nextAt(among []target, now time.Time) (next time.Time) {
 	for _, t := range among {
 		at := t.until

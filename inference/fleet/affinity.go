@@ -8,8 +8,9 @@ import (
 	"slices"
 )
 
-// byAffinity orders servers by rendezvous hashing: every process finds the same order for a name, a name's first server changes only
-// when that one comes or goes, and a server is the first of as many names as its slots are of all.
+// byAffinity orders servers by rendezvous hashing: every process finds the same order for a name, a
+// name's first server changes only when that one comes or goes, and a server is the first of as
+// many names as its slots are of all.
 func byAffinity(targets []target, name string) {
 	scores := make(map[*replica]float64, len(targets))
 	for _, t := range targets {

@@ -14,16 +14,19 @@ type Server struct {
 	Load *inference.Load
 	// Stale is set where it was said at an earlier look, and the latest one failed.
 	Stale bool
-	// Slots are those that all generators have for it together. Allowed is what its ramp allows, and Limited is set where it has gone down once.
+	// Slots are those that all generators have for it together. Allowed is what its ramp allows,
+	// and Limited is set where it has gone down once.
 	Slots, Allowed int
 	Limited        bool
 }
 
 // Capacity estimates how many turns each of a run's servers can sample at once.
 //
-// A server in which requests wait, or whose memory is nearly full, can do what it runs. While nothing waits it may do more: the estimate grows by a tenth with each look, as
-// far as it is used, up to the generators' slots; past a number at which requests have waited only after a while. Of a server that says nothing it is what its ramp has learnt
-// where it has told us to wait, or else the slots.
+// A server in which requests wait, or whose memory is nearly full, can do what it runs. While
+// nothing waits it may do more: the estimate grows by a tenth with each look, as far as it is
+// used, up to the generators' slots; past a number at which requests have waited only after a
+// while. Of a server that says nothing it is what its ramp has learnt where it has told us to
+// wait, or else the slots.
 type Capacity struct {
 	servers map[string]*estimate
 }
@@ -35,7 +38,8 @@ type estimate struct {
 }
 
 const (
-	// nearlyFull is the part of the memory for keys and values at which a server takes nothing more: beyond it engines put sequences off that are under way.
+	// nearlyFull is the part of the memory for keys and values at which a server takes nothing
+	// more: beyond it engines put sequences off that are under way.
 	nearlyFull = 0.95
 	// used is the part of an estimate that must run before it grows.
 	used = 0.9

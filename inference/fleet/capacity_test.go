@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// looks lets an estimate look every two seconds at a server that is asked as much as it is thought to do and can do so much.
+// looks lets an estimate look every two seconds at a server that is asked as much as it is thought
+// to do and can do so much.
 func looks(c *Capacity, from time.Time, n, slots, can int) (turns int, now time.Time) {
 	turns = slots
 	if e := c.servers["a"]; e != nil {
@@ -23,7 +24,8 @@ func looks(c *Capacity, from time.Time, n, slots, can int) (turns int, now time.
 	return turns, now
 }
 
-// TestCapacityFindsWhatAServerCanDo: it comes to what runs while requests wait, stays there, and goes up again when the server can do more.
+// TestCapacityFindsWhatAServerCanDo: it comes to what runs while requests wait, stays there, and
+// goes up again when the server can do more.
 func TestCapacityFindsWhatAServerCanDo(t *testing.T) {
 	var c Capacity
 	turns, now := looks(&c, time.Unix(0, 0), 10, 256, 40)
@@ -46,7 +48,8 @@ func TestCapacityFindsWhatAServerCanDo(t *testing.T) {
 	}
 }
 
-// TestCapacityOfOthers: memory that is nearly full counts as requests that wait; without metrics the ramp counts where it has been told to wait, and else the slots; and an idle
+// TestCapacityOfOthers: memory that is nearly full counts as requests that wait; without
+// metrics the ramp counts where it has been told to wait, and else the slots; and an idle
 // server leaves the estimate as it is.
 func TestCapacityOfOthers(t *testing.T) {
 	now := time.Unix(0, 0)
@@ -54,13 +57,16 @@ func TestCapacityOfOthers(t *testing.T) {
 		server Server
 		want   int
 	}{
-		"memory nearly full":                    {Server{Slots: 64, Load: &inference.Load{Running: 20, KVUsage: 0.97}}, 20},
-		"idle":                                  {Server{Slots: 64, Load: &inference.Load{}}, 64},
-		"waits, and runs nothing":               {Server{Slots: 64, Load: &inference.Load{Waiting: 5}}, 1},
-		"waits, by an earlier look":             {Server{Slots: 64, Stale: true, Load: &inference.Load{Waiting: 5}}, 64},
-		"no metrics":                            {Server{Slots: 64, Allowed: 8}, 64},
-		"no metrics, and has told us to wait":   {Server{Slots: 64, Allowed: 8, Limited: true}, 8},
-		"runs more than the generators have of": {Server{Slots: 64, Load: &inference.Load{Running: 900, Waiting: 9}}, 64},
+		"memory nearly full": {Server{Slots: 64, Load: &inference.Load{Running: 20, KVUsage: 0.97}},
+			20},
+		"idle":                    {Server{Slots: 64, Load: &inference.Load{}}, 64},
+		"waits, and runs nothing": {Server{Slots: 64, Load: &inference.Load{Waiting: 5}}, 1},
+		"waits, by an earlier look": {Server{Slots: 64, Stale: true, Load: &inference.Load{Waiting: 5}},
+			64},
+		"no metrics":                          {Server{Slots: 64, Allowed: 8}, 64},
+		"no metrics, and has told us to wait": {Server{Slots: 64, Allowed: 8, Limited: true}, 8},
+		"runs more than the generators have of": {Server{Slots: 64, Load: &inference.Load{Running: 900, Waiting: 9}},
+			64},
 	} {
 		var c Capacity
 		got := 0
@@ -73,7 +79,8 @@ func TestCapacityOfOthers(t *testing.T) {
 	}
 }
 
-// TestLoadOutlastsABusyServer: a server that has said its load and does not answer the next look is busy. What it said holds for a while.
+// TestLoadOutlastsABusyServer: a server that has said its load and does not answer the next look is
+// busy. What it said holds for a while.
 func TestLoadOutlastsABusyServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, farm := newFarm(t, nil, nil)

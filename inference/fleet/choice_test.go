@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// TestAffinity: a rollout stays with its server, whatever process asks, and each server has its share of them.
+// TestAffinity: a rollout stays with its server, whatever process asks, and each
+// server has its share of them.
 func TestAffinity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hosts := []string{"a", "b", "c", "d"}
@@ -68,10 +69,12 @@ func TestAffinity(t *testing.T) {
 	})
 }
 
-// TestPriority: those who wait come in by priority, and where too many wait, the lowest is told when to come again.
+// TestPriority: those who wait come in by priority, and where too many wait, the lowest is
+// told when to come again.
 func TestPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		servers, _ := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{takes: time.Second})}, func(o *Options) { o.Waiting = 3 })
+		servers, _ := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{takes: time.Second})},
+			func(o *Options) { o.Waiting = 3 })
 		var mu sync.Mutex
 		var order []string
 		var wg sync.WaitGroup
@@ -103,7 +106,8 @@ func TestPriority(t *testing.T) {
 			t.Errorf("who leaves is told %v", err)
 		}
 		wg.Wait()
-		if !slices.Equal(order, []string{"first", "higher", "high"}) && !slices.Equal(order, []string{"first", "higher", "high", "low"}) {
+		if !slices.Equal(order, []string{"first", "higher", "high"}) &&
+			!slices.Equal(order, []string{"first", "higher", "high", "low"}) {
 			t.Errorf("they came in as %q", order)
 		}
 		for name, f := range shed {
@@ -137,7 +141,8 @@ func TestTokensPerMinute(t *testing.T) {
 		}
 		c.Until = time.Now()
 		var failure *inference.Failure
-		if _, err := servers.Complete(t.Context(), c); !errors.As(err, &failure) || !failure.Throttled || failure.After <= 0 {
+		if _, err := servers.Complete(t.Context(), c); !errors.As(err, &failure) ||
+			!failure.Throttled || failure.After <= 0 {
 			t.Errorf("without patience: %v", failure)
 		}
 		free := call("x", 8, "a")

@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Routed is how many tokens of the current segment have their experts on the log, from its first one on. turns end with that segment's.
+// Routed is how many tokens of the current segment have their experts on the log, from its first
+// one on. turns end with that segment's.
 func Routed(turns []events.TurnSampled) int {
 	for i := len(turns) - 1; i >= 0; i-- {
 		end := 0
@@ -27,16 +28,19 @@ func Routed(turns []events.TurnSampled) int {
 	return 0
 }
 
-// Keep stores what an answer has beside its tokens, and has its turn name it. What the run requires and the answer lacks is a failed try. routed is how many of the turn's tokens
-// have their experts on the log already, for answers whose request could not leave them out.
-func (a *Answer) Keep(ctx context.Context, store storage.Store, want *runfile.TokenColumns, t *events.TurnSampled, routed int) error {
+// Keep stores what an answer has beside its tokens, and has its turn name it. What the run requires
+// and the answer lacks is a failed try. routed is how many of the turn's tokens have their experts
+// on the log already, for answers whose request could not leave them out.
+func (a *Answer) Keep(ctx context.Context, store storage.Store, want *runfile.TokenColumns,
+	t *events.TurnSampled, routed int) error {
 	if want == nil || t.TextOnly {
 		return nil
 	}
 	columns, lacks := a.Response.Columns(want, len(a.Prompt), t.TokenIDs, routed)
 	if want.Required && len(lacks) > 0 {
-		return &inference.Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("%s: the answer lacks %s, or what it says does not fit its tokens; token_columns.required demands them",
-			a.Endpoint, strings.Join(lacks, ", "))}
+		return &inference.Failure{Class: events.ClassBadResponse,
+			Err: fmt.Errorf("%s: the answer lacks %s, or what it says does not fit its tokens; token_columns.required demands them",
+				a.Endpoint, strings.Join(lacks, ", "))}
 	}
 	t.Lacks = append(t.Lacks, lacks...)
 	for _, c := range columns {
@@ -49,7 +53,8 @@ func (a *Answer) Keep(ctx context.Context, store storage.Store, want *runfile.To
 			return fmt.Errorf("store %s: %w", c.Name, err)
 		}
 		for _, span := range c.Spans {
-			t.Columns = append(t.Columns, storage.TokenColumn{Name: c.Name, Start: int32(span.Start), Length: int32(span.Length), Row: int32(span.Row), Object: ref})
+			t.Columns = append(t.Columns, storage.TokenColumn{Name: c.Name, Start: int32(span.Start),
+				Length: int32(span.Length), Row: int32(span.Row), Object: ref})
 		}
 	}
 	return nil

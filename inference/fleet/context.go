@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// How long the length of a server's context is taken as known, or as not to be learnt, and how long the server may take to tell it.
+// How long the length of a server's context is taken as known, or as not to be learnt, and how long
+// the server may take to tell it.
 const (
 	contextKnownFor   = 10 * time.Minute
 	contextUnknownFor = time.Minute
@@ -47,8 +48,9 @@ func (c contexts) limit(at target) *contextLimit {
 	return fresh
 }
 
-// contextOf is how many tokens the context of a server has, as the run or the server says; 0 is unknown. A server is asked behind the first turn of
-// a rollout: before that no prompt is known that could be too long.
+// contextOf is how many tokens the context of a server has, as the run or the server says; 0
+// is unknown. A server is asked behind the first turn of a rollout: before that no prompt is
+// known that could be too long.
 func (f *Fleet) contextOf(ctx context.Context, client *inference.Client, c Call, at target) int {
 	switch {
 	case !c.Fit:
@@ -60,7 +62,8 @@ func (f *Fleet) contextOf(ctx context.Context, client *inference.Client, c Call,
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	age := time.Since(l.at)
-	if c.Prompt == 0 && !c.TellContext || !l.at.IsZero() && (age < contextUnknownFor || l.tokens > 0 && age < contextKnownFor) {
+	if c.Prompt == 0 && !c.TellContext ||
+		!l.at.IsZero() && (age < contextUnknownFor || l.tokens > 0 && age < contextKnownFor) {
 		return l.tokens
 	}
 	ctx, cancel := context.WithTimeout(ctx, contextTime)
@@ -87,8 +90,9 @@ func fits(c Call) *inference.Failure {
 	if !c.Fit || limit == 0 || inference.Room(limit, c.Prompt) > 0 {
 		return nil
 	}
-	return &inference.Failure{Class: events.ClassEndpoint, Permanent: true, Overflow: &inference.Overflow{Prompt: c.Prompt, Limit: limit},
-		Err: fmt.Errorf("the conversation has %d tokens, and limits.context of the run is %d", c.Prompt, limit)}
+	return &inference.Failure{Class: events.ClassEndpoint, Permanent: true,
+		Overflow: &inference.Overflow{Prompt: c.Prompt, Limit: limit},
+		Err:      fmt.Errorf("the conversation has %d tokens, and limits.context of the run is %d", c.Prompt, limit)}
 }
 
 // scarce reports whether less room is left behind a prompt than the caller wants.
@@ -100,11 +104,13 @@ func (c *Call) scarce(limit, prompt int) bool {
 var errScarce = errors.New("too little of the context is left")
 
 func scarceRoom(limit, prompt int) *inference.Failure {
-	return &inference.Failure{Class: events.ClassEndpoint, Permanent: true, Overflow: &inference.Overflow{Prompt: prompt, Limit: limit},
-		Err: fmt.Errorf("%w: the conversation has %d tokens or more of %d", errScarce, prompt, limit)}
+	return &inference.Failure{Class: events.ClassEndpoint, Permanent: true,
+		Overflow: &inference.Overflow{Prompt: prompt, Limit: limit},
+		Err:      fmt.Errorf("%w: the conversation has %d tokens or more of %d", errScarce, prompt, limit)}
 }
 
-// fitted is a request's answer, with what was cut so that it fits: Most tokens of an answer in a context of so many.
+// fitted is a request's answer, with what was cut so that it fits: Most tokens of an answer
+// in a context of so many.
 type fitted struct {
 	response    *inference.Response
 	plain       bool
@@ -113,15 +119,18 @@ type fitted struct {
 	context     int // the server's, 0 where it is not known
 }
 
-// fit asks for no more tokens than the server's context has room for, behind the prompt that is known. A server that counts more in the prompt says so, and
-// is asked once more for what fits; where it does not say how much that is, for what it would give itself.
-func (f *Fleet) fit(ctx context.Context, client *inference.Client, c Call, at target) (answer fitted, failure *inference.Failure) {
+// fit asks for no more tokens than the server's context has room for, behind the prompt that is
+// known. A server that counts more in the prompt says so, and is asked once more for what fits;
+// where it does not say how much that is, for what it would give itself.
+func (f *Fleet) fit(ctx context.Context, client *inference.Client, c Call,
+	at target) (answer fitted, failure *inference.Failure) {
 	most := c.Sampling.MaxTokens
 	limit := f.contextOf(ctx, client, c, at)
 	if limit > 0 && c.scarce(limit, c.Prompt) {
 		return answer, scarceRoom(limit, c.Prompt)
 	}
-	if room := inference.Room(limit, c.Prompt); limit > 0 && room > 0 { // with none, the prompt may still be shorter than the last one was
+	// with none, the prompt may still be shorter than the last one was
+	if room := inference.Room(limit, c.Prompt); limit > 0 && room > 0 {
 		most = min(most, room)
 	}
 	for try := 0; ; try++ {
@@ -139,7 +148,8 @@ func (f *Fleet) fit(ctx context.Context, client *inference.Client, c Call, at ta
 		}
 		room, atMost := inference.Room(o.Limit, o.Prompt), o.Limit-most
 		switch counted := o.Limit > 0 && o.Prompt > 0; {
-		case most == 0 || try == 2 || counted && room < 1 || o.Limit > 0 && c.scarce(o.Limit, max(o.Prompt, atMost)): // that much was refused
+		// that much was refused
+		case most == 0 || try == 2 || counted && room < 1 || o.Limit > 0 && c.scarce(o.Limit, max(o.Prompt, atMost)):
 			return answer, failure
 		case counted && room < most:
 			most = room

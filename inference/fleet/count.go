@@ -11,14 +11,17 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// Count is how many tokens the prompt has that c.Tokens makes, as the first of the run's servers says that counts. Nothing is sampled: a count takes no place at a server, waits for none,
-// and says nothing of one. Each server has its share of the time until the context's deadline. Its error is the context's, or an *inference.Failure.
+// Count is how many tokens the prompt has that c.Tokens makes, as the first of the run's servers
+// says that counts. Nothing is sampled: a count takes no place at a server, waits for none, and
+// says nothing of one. Each server has its share of the time until the context's deadline. Its
+// error is the context's, or an *inference.Failure.
 func (f *Fleet) Count(ctx context.Context, c Call) (int, error) {
 	targets, err := f.targets(c)
 	if err != nil {
 		return 0, err
 	}
-	if may, _, _ := f.activations.usable(c, targets); len(may) > 0 { // all versions count alike, but those that have names are asked by them
+	// all versions count alike, but those that have names are asked by them
+	if may, _, _ := f.activations.usable(c, targets); len(may) > 0 {
 		targets = may
 	}
 	f.mu.Lock()

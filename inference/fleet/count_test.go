@@ -16,7 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/inference/tokenstest"
 )
 
-// TestCountAsksOneThatCounts: a prompt is counted by a server of the run that counts and does not rest, though all of its places are taken. That others do not count says nothing of them.
+// TestCountAsksOneThatCounts: a prompt is counted by a server of the run that counts and does not
+// rest, though all of its places are taken. That others do not count says nothing of them.
 func TestCountAsksOneThatCounts(t *testing.T) {
 	counts, refuses := tokenstest.New(t, "Qwen3", nil), tokenstest.New(t, "Qwen3", nil)
 	refuses.Refuse = http.StatusNotFound
@@ -26,9 +27,11 @@ func TestCountAsksOneThatCounts(t *testing.T) {
 	}
 	cfg := runfile.DefaultRunConfig()
 	cfg.Policy = "m"
-	call := Call{Run: "r", Config: &cfg, Affinity: "a", Sampling: cfg.Sampling, Until: time.Now(), Tokens: func(model string) inference.Conversation {
-		return inference.Conversation{Chat: true, Request: inference.Request{Model: model, Messages: []inference.Message{{Role: "user", Content: "Mend it."}}}}
-	}}
+	call := Call{Run: "r", Config: &cfg, Affinity: "a", Sampling: cfg.Sampling, Until: time.Now(),
+		Tokens: func(model string) inference.Conversation {
+			return inference.Conversation{Chat: true, Request: inference.Request{Model: model,
+				Messages: []inference.Message{{Role: "user", Content: "Mend it."}}}}
+		}}
 	ask := func(urls ...string) (int, error) {
 		cfg.Endpoints = nil
 		for _, url := range urls {
@@ -36,7 +39,8 @@ func TestCountAsksOneThatCounts(t *testing.T) {
 		}
 		return f.Count(t.Context(), call)
 	}
-	want := len(counts.Tokenizer.Encode(counts.Template.Render([]tokenstest.Message{{Role: "user", Content: "Mend it."}}, true), false))
+	want := len(counts.Tokenizer.Encode(counts.Template.Render([]tokenstest.Message{{Role: "user",
+		Content: "Mend it."}}, true), false))
 	for i := range 2 * tripAfter {
 		call.Affinity = fmt.Sprint(i) // whichever is asked first
 		if n, err := ask(refuses.URL); n != 0 || !errors.Is(err, inference.ErrUncounted) {
@@ -64,7 +68,8 @@ func TestCountAsksOneThatCounts(t *testing.T) {
 	f.mu.Unlock()
 	before := counts.Requests()
 	var failed *inference.Failure
-	if n, err := ask(counts.URL); n != 0 || !errors.As(err, &failed) || failed.After < time.Minute || counts.Requests() != before {
+	if n, err := ask(counts.URL); n != 0 || !errors.As(err, &failed) || failed.After < time.Minute ||
+		counts.Requests() != before {
 		t.Errorf("a server that wants to be left alone has counted %d, %v", n, err)
 	}
 }
@@ -77,10 +82,12 @@ func (s scripted) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	return &http.Response{Status: http.StatusText(status), StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	return &http.Response{Status: http.StatusText(status), StatusCode: status, Header: http.Header{},
+		Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
-// counted counts a chat at two servers, which answer as the first and the second one that is asked. The name of the model is known to them as m.
+// counted counts a chat at two servers, which answer as the first and the second one that is asked.
+// The name of the model is known to them as m.
 func counted(t *testing.T, servers ...scripted) (int, error) {
 	t.Helper()
 	f, err := New(DefaultOptions())
@@ -95,15 +102,19 @@ func counted(t *testing.T, servers ...scripted) (int, error) {
 		return servers[len(hosts)-1](r)
 	})}
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoints = "m", []runfile.Endpoint{{URL: "http://a/v1", Slots: 1}, {URL: "http://b/v1", Slots: 1}}[:len(servers)]
+	cfg.Policy, cfg.Endpoints = "m", []runfile.Endpoint{{URL: "http://a/v1", Slots: 1},
+		{URL: "http://b/v1", Slots: 1}}[:len(servers)]
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	return f.Count(ctx, Call{Run: "r", Config: &cfg, Sampling: cfg.Sampling, Tokens: func(model string) inference.Conversation {
-		return inference.Conversation{Chat: true, Request: inference.Request{Model: model, Messages: []inference.Message{{Role: "user", Content: "Mend it."}}}}
-	}})
+	return f.Count(ctx, Call{Run: "r", Config: &cfg, Sampling: cfg.Sampling,
+		Tokens: func(model string) inference.Conversation {
+			return inference.Conversation{Chat: true, Request: inference.Request{Model: model,
+				Messages: []inference.Message{{Role: "user", Content: "Mend it."}}}}
+		}})
 }
 
-// TestCountGoesOn: a server that hangs has its share of the time, and one that is away or does not say what it is guesses nothing. A request that is wrong is told at once, whatever was before.
+// TestCountGoesOn: a server that hangs has its share of the time, and one that is away or does not
+// say what it is guesses nothing. A request that is wrong is told at once, whatever was before.
 func TestCountGoesOn(t *testing.T) {
 	is := func(status int, body string) scripted {
 		return func(r *http.Request) (int, string) {
@@ -137,11 +148,13 @@ func TestCountGoesOn(t *testing.T) {
 		said    string
 		wrong   bool
 	}{
-		"one hangs":          {servers: []scripted{halts, counts}, want: 3, after: 15 * time.Second},
-		"one is away":        {servers: []scripted{nameless, counts}, want: 3},
-		"nobody knows it":    {servers: []scripted{nameless}, said: "Service Unavailable"},
-		"away, and a wrong":  {servers: []scripted{is(http.StatusBadGateway, ""), is(http.StatusBadRequest, "roles must alternate")}, said: "alternate", wrong: true},
-		"away, and no count": {servers: []scripted{is(http.StatusBadGateway, ""), is(http.StatusNotFound, "")}, said: "502"},
+		"one hangs":       {servers: []scripted{halts, counts}, want: 3, after: 15 * time.Second},
+		"one is away":     {servers: []scripted{nameless, counts}, want: 3},
+		"nobody knows it": {servers: []scripted{nameless}, said: "Service Unavailable"},
+		"away, and a wrong": {servers: []scripted{is(http.StatusBadGateway, ""),
+			is(http.StatusBadRequest, "roles must alternate")}, said: "alternate", wrong: true},
+		"away, and no count": {servers: []scripted{is(http.StatusBadGateway, ""), is(http.StatusNotFound, "")},
+			said: "502"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
@@ -150,14 +163,16 @@ func TestCountGoesOn(t *testing.T) {
 				t.Fatalf("%s: counted %d, %v after %s", name, n, err, took)
 			}
 			var failed *inference.Failure
-			if c.said != "" && (!errors.As(err, &failed) || !strings.Contains(err.Error(), c.said) || failed.Permanent != c.wrong || errors.Is(err, inference.ErrUncounted)) {
+			if c.said != "" && (!errors.As(err, &failed) || !strings.Contains(err.Error(), c.said) ||
+				failed.Permanent != c.wrong || errors.Is(err, inference.ErrUncounted)) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
 	}
 }
 
-// TestCountOfAVersion: a server that has a version no more is told from one that does not count, and what it is stays known where a path that only counts is missing.
+// TestCountOfAVersion: a server that has a version no more is told from one that does not count,
+// and what it is stays known where a path that only counts is missing.
 func TestCountOfAVersion(t *testing.T) {
 	f, err := New(DefaultOptions())
 	if err != nil {
@@ -167,13 +182,15 @@ func TestCountOfAVersion(t *testing.T) {
 	f.http = &http.Client{Transport: scripted(func(*http.Request) (int, string) { return http.StatusNotFound, answer })}
 	chat := true
 	call := Call{Tokens: func(model string) inference.Conversation {
-		return inference.Conversation{Chat: chat, Request: inference.Request{Model: model, Messages: []inference.Message{{Role: "user", Content: "Mend it."}}}}
+		return inference.Conversation{Chat: chat, Request: inference.Request{Model: model,
+			Messages: []inference.Message{{Role: "user", Content: "Mend it."}}}}
 	}}
 	f.mu.Lock()
 	at := target{replica: f.replica("http://a/v1", ""), model: "m", named: &activated{version: 3, model: "m@3"}}
 	at.engine = inference.EngineVLLM
 	f.mu.Unlock()
-	if _, failed := f.count(t.Context(), call, at, 1); failed == nil || !failed.Throttled || failed.After != lagging || errors.Is(failed, inference.ErrUncounted) || at.engine != inference.EngineVLLM {
+	if _, failed := f.count(t.Context(), call, at, 1); failed == nil || !failed.Throttled || failed.After != lagging ||
+		errors.Is(failed, inference.ErrUncounted) || at.engine != inference.EngineVLLM {
 		t.Errorf("a version that is gone: %+v, of a server that is %q", failed, at.engine)
 	}
 	answer = `{"detail":"Not Found"}`
@@ -182,7 +199,8 @@ func TestCountOfAVersion(t *testing.T) {
 		if chat {
 			want = inference.EngineVLLM
 		}
-		if _, failed := f.count(t.Context(), call, at, 1); !errors.Is(failed, inference.ErrUncounted) || at.engine != want {
+		if _, failed := f.count(t.Context(), call, at, 1); !errors.Is(failed, inference.ErrUncounted) ||
+			at.engine != want {
 			t.Errorf("chat %t: %v, of a server that is %q", chat, failed, at.engine)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/inference/probe"
 )
 
-// How long a server's distribution is taken as known. One that is wrong for a run is measured again soon, as operators start the server anew.
+// How long a server's distribution is taken as known. One that is wrong for a run is measured again
+// soon, as operators start the server anew.
 const (
 	knownFor = time.Hour
 	wrongFor = time.Minute
@@ -41,13 +42,15 @@ func (d *distributions) entry(key string) *distribution {
 	return d.known[key]
 }
 
-// checked is a call whose turns are trained on and sampled from another distribution than the model's own.
+// checked is a call whose turns are trained on and sampled from another
+// distribution than the model's own.
 func (c Call) checked() bool {
-	return c.Config.Epochs == 0 && len(c.Config.Feeds) > 0 && c.Config.Endpoint != runfile.BuiltinEndpoint && len(c.Sampling.Reshaped()) > 0
+	return c.Config.Epochs == 0 && len(c.Config.Feeds) > 0 && c.Config.Endpoint != runfile.BuiltinEndpoint &&
+		len(c.Sampling.Reshaped()) > 0
 }
 
-// wrongFor names the settings for which the server's log-probabilities are wrong. The first turn of a run at a server measures that; a server
-// that does not answer is taken at its word.
+// wrongFor names the settings for which the server's log-probabilities are wrong. The first turn of
+// a run at a server measures that; a server that does not answer is taken at its word.
 func (f *Fleet) wrongFor(ctx context.Context, client *inference.Client, c Call, at target) []string {
 	if !c.checked() {
 		return nil
@@ -70,13 +73,15 @@ func (f *Fleet) wrongFor(ctx context.Context, client *inference.Client, c Call, 
 		}
 		d.at, d.found = time.Now(), found
 		if wrong = found.Wrong(c.Sampling); len(wrong) > 0 {
-			f.opts.Logger.WarnContext(ctx, "logprobs mismatch sampling", "run", c.Run, "endpoint", at.url, "settings", wrong)
+			f.opts.Logger.WarnContext(ctx, "logprobs mismatch sampling", "run", c.Run,
+				"endpoint", at.url, "settings", wrong)
 		}
 	}
 	return wrong
 }
 
-// TurnAs is the answer as the turn with a number. One whose log-probabilities are wrong has none, and no tokens: it is text only.
+// TurnAs is the answer as the turn with a number. One whose log-probabilities are wrong has none,
+// and no tokens: it is text only.
 func (a *Answer) TurnAs(number int, version int64) (turn events.TurnSampled, prompt []int32, err error) {
 	turn, prompt, err = a.Response.Turn(number, version, a.Started)
 	if len(a.Wrong) > 0 {

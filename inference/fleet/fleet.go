@@ -1,5 +1,6 @@
-// Package fleet asks the inference servers of runs for turns: it chooses among them, spares those that are in trouble or have had
-// trouble, waits where they ask for it, and lets another one answer where one fails.
+// Package fleet asks the inference servers of runs for turns: it chooses among them, spares
+// those that are in trouble or have had trouble, waits where they ask for it, and lets another
+// one answer where one fails.
 package fleet
 
 import (
@@ -25,9 +26,11 @@ import (
 type Options struct {
 	// Slots bounds the requests that are under way at a server of which its run says nothing.
 	Slots int
-	// Waiting bounds the calls that wait for a server; what is beyond is told to come again, the lowest priority first.
+	// Waiting bounds the calls that wait for a server; what is beyond is told to come again,
+	// the lowest priority first.
 	Waiting int
-	// Loading is how long a server that refuses connections, and never answered, may take to start: until then it costs no tries.
+	// Loading is how long a server that refuses connections, and never answered, may take to start:
+	// until then it costs no tries.
 	Loading time.Duration
 	// Builtin is the base URL that a run's endpoint "builtin" stands for.
 	Builtin string
@@ -43,8 +46,8 @@ func DefaultOptions() Options {
 	return Options{Slots: 64, Waiting: 1024, Loading: 5 * time.Minute, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// Fleet is what one process knows of inference servers. All its services and runs share it, so that a server's limits hold over all
-// of them.
+// Fleet is what one process knows of inference servers. All its services and runs share it, so that
+// a server's limits hold over all of them.
 type Fleet struct {
 	opts    Options
 	http    *http.Client
@@ -73,12 +76,14 @@ const maxHeader = 64 << 10
 // New makes a fleet.
 func New(opts Options) (*Fleet, error) {
 	if opts.Slots < 1 || opts.Waiting < 1 {
-		return nil, fmt.Errorf("inference servers: %d slots, %d waiting: both must be positive", opts.Slots, opts.Waiting)
+		return nil, fmt.Errorf("inference servers: %d slots, %d waiting: both must be positive", opts.Slots,
+			opts.Waiting)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, opts.Slots
 	transport.MaxResponseHeaderBytes = maxHeader
-	f := &Fleet{opts: opts, peers: 1, first: true, replicas: map[string]*replica{}, loads: map[string]loaded{}, rates: newRates()}
+	f := &Fleet{opts: opts, peers: 1, first: true, replicas: map[string]*replica{},
+		loads: map[string]loaded{}, rates: newRates()}
 	f.activations, f.contexts, f.http = newActivations(), newContexts(), &http.Client{
 		Transport: transport,
 		// A server that sends its clients elsewhere would get them to show the key there.
@@ -89,8 +94,8 @@ func New(opts Options) (*Fleet, error) {
 	return f, err
 }
 
-// SetPeers tells how many processes ask the same servers, with this one, and whether it is the first of them: that one looks at the servers' loads,
-// and counts the slots of all.
+// SetPeers tells how many processes ask the same servers, with this one, and whether it is the
+// first of them: that one looks at the servers' loads, and counts the slots of all.
 func (f *Fleet) SetPeers(n int, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -108,30 +113,36 @@ func (f *Fleet) Peers() (n int, first bool) {
 type Call struct {
 	Run    string
 	Config *runfile.RunConfig
-	// Affinity names what belongs together, a rollout: it stays with one server, whose cache holds its prompt, as long as that can
-	// take it.
+	// Affinity names what belongs together, a rollout: it stays with one server, whose cache holds
+	// its prompt, as long as that can take it.
 	Affinity string
 	// Priority of those who wait: the higher one comes first.
 	Priority int
-	// Request makes the request for a server that knows the policy as model, for an answer of most tokens; 0 leaves them to the server.
+	// Request makes the request for a server that knows the policy as model, for an answer of most
+	// tokens; 0 leaves them to the server.
 	Request func(model string, most int) any
-	// Tokens makes the conversation of a turn that is asked for as tokens, in place of Request. The prompt's length is known then, so that Prompt is not needed.
+	// Tokens makes the conversation of a turn that is asked for as tokens, in place of Request. The
+	// prompt's length is known then, so that Prompt is not needed.
 	Tokens func(model string) inference.Conversation
-	// Follow is told what the answer says while it comes, from a server that streams; nil asks for the whole answer. When it was told something, no other server is asked.
+	// Follow is told what the answer says while it comes, from a server that streams; nil asks for
+	// the whole answer. When it was told something, no other server is asked.
 	Follow func(inference.Delta)
-	// Fit asks for no more tokens than the server's context has room for, behind a prompt that has at least Prompt tokens. One that has no
-	// room for any is refused with an inference.Overflow.
+	// Fit asks for no more tokens than the server's context has room for, behind a prompt that has
+	// at least Prompt tokens. One that has no room for any is refused with an inference.Overflow.
 	Fit    bool
 	Prompt int
-	// TellContext has the answer say how many tokens the server's context has, for which a server is asked at the first turn already.
+	// TellContext has the answer say how many tokens the server's context has, for which a server
+	// is asked at the first turn already.
 	TellContext bool
-	// Spare is the room that must be left behind the prompt in a context of so many tokens: less is refused with an inference.Overflow, too. nil takes any.
+	// Spare is the room that must be left behind the prompt in a context of so many tokens: less is
+	// refused with an inference.Overflow, too. nil takes any.
 	Spare func(limit int) int
 	// Sampling is how the request samples.
 	Sampling runfile.Sampling
 	// Words: the request wants no tokens, so that their lack says nothing of the server.
 	Words bool
-	// Turn is the number of the turn, and Version the policy's where a server does not tell its own.
+	// Turn is the number of the turn, and Version the policy's where a
+	// server does not tell its own.
 	Turn    int
 	Version int64
 	// TextOnly takes a turn whose tokens contradict each other, without them.
@@ -140,8 +151,8 @@ type Call struct {
 	Until time.Time
 	// Patient calls ask a server that has just refused them again, until Until.
 	Patient bool
-	// Answered reports whether the run's servers have answered before this process began. A server that never answered is not
-	// waited for, so that a wrong address is told at once.
+	// Answered reports whether the run's servers have answered before this process began. A server
+	// that never answered is not waited for, so that a wrong address is told at once.
 	Answered func(ctx context.Context) bool
 }
 
@@ -156,7 +167,8 @@ type Answer struct {
 	Endpoint string
 	// Wrong names the settings for which the log-probabilities are wrong.
 	Wrong []string
-	// ContextLimit is how many tokens the server's context has, where that left the turn fewer than the run allows: MaxTokens.
+	// ContextLimit is how many tokens the server's context has, where that left the turn fewer than
+	// the run allows: MaxTokens.
 	ContextLimit, MaxTokens int
 	// Context is how many tokens the server's context has, as far as that is known.
 	Context int
@@ -164,15 +176,17 @@ type Answer struct {
 	Plain bool
 }
 
-// Done says that the answer is of no more use, so that its memory is given to others. It may be called twice, and for no answer.
+// Done says that the answer is of no more use, so that its memory is given to others. It may be
+// called twice, and for no answer.
 func (a *Answer) Done() {
 	if a != nil {
 		a.Response.Done()
 	}
 }
 
-// Complete samples one turn at one of the run's servers. The caller calls the answer's Done when it is of no more use. Where it fails its error is the context's, or an *inference.Failure: the
-// last server's, or one that says when to come again. Away is set of servers only that will come back.
+// Complete samples one turn at one of the run's servers. The caller calls the answer's Done when it
+// is of no more use. Where it fails its error is the context's, or an *inference.Failure: the last
+// server's, or one that says when to come again. Away is set of servers only that will come back.
 func (f *Fleet) Complete(ctx context.Context, c Call) (*Answer, error) {
 	if full := fits(c); full != nil {
 		return nil, full
@@ -237,7 +251,8 @@ func (f *Fleet) Complete(ctx context.Context, c Call) (*Answer, error) {
 	}
 }
 
-// askAgain is how long a call waits until it asks servers again that were away: one call that fails must not be taken for many.
+// askAgain is how long a call waits until it asks servers again that were away: one call that fails
+// must not be taken for many.
 var askAgain = retry.Policy{First: 500 * time.Millisecond, Most: 2 * time.Second}
 
 // worthier is the failure that says more about what to do: one that will pass by itself.
@@ -248,7 +263,8 @@ func worthier(before, now *inference.Failure) *inference.Failure {
 	return now
 }
 
-// earlier is what a server has answered, rather than that no other could be asked behind it; when, the latter knows.
+// earlier is what a server has answered, rather than that no other could be asked behind
+// it; when, the latter knows.
 func earlier(failed *inference.Failure, err error) error {
 	var resting *inference.Failure
 	if failed == nil || !errors.As(err, &resting) {
@@ -301,7 +317,8 @@ func (f *Fleet) targets(c Call) ([]target, error) {
 		targets = append(targets, t)
 	}
 	if len(targets) == 0 {
-		return nil, &inference.Failure{Class: events.ClassEndpoint, Permanent: true, Err: fmt.Errorf("run %s has no endpoint", c.Run)}
+		return nil, &inference.Failure{Class: events.ClassEndpoint, Permanent: true,
+			Err: fmt.Errorf("run %s has no endpoint", c.Run)}
 	}
 	byAffinity(targets, c.Run+"/"+c.Affinity)
 	if c.Config.PolicyVersion != nil {
@@ -313,11 +330,16 @@ func (f *Fleet) targets(c Call) ([]target, error) {
 // ask sends the request to one server, and gives its place back.
 func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, failure *inference.Failure) {
 	limits := c.Config.Limits.TurnTimeouts()
-	asking, cancel := context.WithTimeoutCause(ctx, time.Duration(limits.Whole), inference.TimeLimit("whole", time.Duration(limits.Whole)))
+	asking, cancel := context.WithTimeoutCause(ctx, time.Duration(limits.Whole),
+		inference.TimeLimit("whole", time.Duration(limits.Whole)))
 	defer cancel()
-	asking = httptrace.WithClientTrace(asking, &httptrace.ClientTrace{WroteRequest: func(sent httptrace.WroteRequestInfo) { f.noteTaken(at, sent.Err) }})
+	asking = httptrace.WithClientTrace(asking, &httptrace.ClientTrace{WroteRequest: func(
+		sent httptrace.WroteRequestInfo) {
+		f.noteTaken(at, sent.Err)
+	}})
 	started := time.Now()
-	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Sampling.MaxTokens, Beside: c.Config.TokenColumns.AnswerBytes(c.Config.Sampling),
+	client := inference.Client{HTTP: f.http, APIKey: at.key, MaxTokens: c.Sampling.MaxTokens,
+		Beside:    c.Config.TokenColumns.AnswerBytes(c.Config.Sampling),
 		FirstByte: time.Duration(limits.FirstByte), BetweenBytes: time.Duration(limits.BetweenBytes)}
 	if f.streams(at) {
 		client.Follow = c.Follow
@@ -349,7 +371,8 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	if failure != nil {
 		return nil, failure
 	}
-	a := &Answer{Response: cut.response, Started: cut.response.SentAt(), Endpoint: at.url, Plain: cut.plain, Context: cut.context}
+	a := &Answer{Response: cut.response, Started: cut.response.SentAt(), Endpoint: at.url,
+		Plain: cut.plain, Context: cut.context}
 	var err error
 	if !cut.processed {
 		a.Wrong = f.wrongFor(asking, &client, c, at)
@@ -357,18 +380,22 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	a.Turn, a.Prompt, err = a.TurnAs(c.Turn, c.Version)
 	contradicts := errors.Is(err, inference.ErrTokens)
 	if contradicts && c.TextOnly {
-		f.opts.Logger.WarnContext(asking, "turn tokens missing", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn, "endpoint", at.url, "error", err)
+		f.opts.Logger.WarnContext(asking, "turn tokens missing", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn,
+			"endpoint", at.url, "error", err)
 		err = nil
 	}
 	if err != nil {
 		return nil, &inference.Failure{Class: events.ClassBadResponse, Err: fmt.Errorf("answer of %s: %w", at.url, err)}
 	}
-	if streamed := a.Response.Streamed(); len(a.Wrong) == 0 && c.Tokens == nil && !c.Words && (streamed || !contradicts) { // what is wrong for one run says nothing of the server
+	// what is wrong for one run says nothing of the server
+	if streamed := a.Response.Streamed(); len(a.Wrong) == 0 && c.Tokens == nil && !c.Words &&
+		(streamed || !contradicts) {
 		f.learnTokens(at, streamed, !a.Turn.TextOnly, c.Follow != nil)
 	}
 	f.metrics.sampled(at.url, &a.Turn)
 	if a.Turn.FinishReason == events.FinishUnknown {
-		f.opts.Logger.WarnContext(asking, "finish reason unknown", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn, "endpoint", at.url, "word", a.Turn.FinishWord)
+		f.opts.Logger.WarnContext(asking, "finish reason unknown", "run", c.Run, "rollout", c.Affinity, "turn", c.Turn,
+			"endpoint", at.url, "word", a.Turn.FinishWord)
 	}
 	if at.named != nil {
 		a.setNamed(at.named.version)
@@ -378,17 +405,21 @@ func (f *Fleet) ask(ctx context.Context, c Call, at target) (answer *Answer, fai
 	f.mu.Lock()
 	at.serves(c.Config.Policy, a.Turn.LatestVersion())
 	f.mu.Unlock()
-	if pinned := c.Config.PolicyVersion; pinned != nil && (a.Turn.PolicyVersion != *pinned || a.Turn.VersionSpans != nil) {
+	if pinned := c.Config.PolicyVersion; pinned != nil &&
+		(a.Turn.PolicyVersion != *pinned || a.Turn.VersionSpans != nil) {
 		served := fmt.Sprintf("version %d", a.Turn.PolicyVersion)
 		if n := len(a.Turn.VersionSpans); n > 0 {
-			served = fmt.Sprintf("version %d and then version %d", a.Turn.VersionSpans[0].Version, a.Turn.VersionSpans[n-1].Version)
+			served = fmt.Sprintf("version %d and then version %d", a.Turn.VersionSpans[0].Version,
+				a.Turn.VersionSpans[n-1].Version)
 		}
-		return nil, &inference.Failure{Class: events.ClassEndpoint, Err: fmt.Errorf("%s serves %s of %s; the run pins version %d", at.url, served, c.Config.Policy, *pinned)}
+		return nil, &inference.Failure{Class: events.ClassEndpoint,
+			Err: fmt.Errorf("%s serves %s of %s; the run pins version %d", at.url, served, c.Config.Policy, *pinned)}
 	}
 	return a, nil
 }
 
-// setNamed gives a turn the version that its server was asked for by name: the server's own label is that of its base. Recorded pieces of it keep their versions.
+// setNamed gives a turn the version that its server was asked for by name: the server's own label
+// is that of its base. Recorded pieces of it keep their versions.
 func (a *Answer) setNamed(version int64) {
 	spans, n := a.Turn.VersionSpans, len(a.Turn.TokenIDs)
 	if spans == nil {
@@ -402,8 +433,10 @@ func (a *Answer) setNamed(version int64) {
 	a.Turn.SetVersions(spans)
 }
 
-// request sends a request, to a server that takes OpenAI's own fields alone without the others. What a server takes, it remembers.
-func (f *Fleet) request(ctx context.Context, client *inference.Client, at target, request any) (response *inference.Response, plain bool, failure *inference.Failure) {
+// request sends a request, to a server that takes OpenAI's own fields alone without the others.
+// What a server takes, it remembers.
+func (f *Fleet) request(ctx context.Context, client *inference.Client, at target,
+	request any) (response *inference.Response, plain bool, failure *inference.Failure) {
 	f.mu.Lock()
 	before := at.plain
 	f.mu.Unlock()
@@ -456,14 +489,17 @@ func (f *Fleet) settle(ctx context.Context, c Call, at target, started time.Time
 	case is.opened > wasOpened:
 		f.metrics.ramp(at.url, "opened")
 		if is.opened == 1 {
-			log.Warn("inference server unavailable", "failures", is.failures, "in_flight", is.inFlight, "retry_in", again, "error", failure)
+			log.Warn("inference server unavailable", "failures", is.failures, "in_flight", is.inFlight,
+				"retry_in", again, "error", failure)
 		} else if is.opened&(is.opened-1) == 0 { // the 2nd, 4th, 8th … time
-			log.Warn("inference server still unavailable", "in_flight", is.inFlight, "retry_in", again, "error", failure)
+			log.Warn("inference server still unavailable", "in_flight", is.inFlight,
+				"retry_in", again, "error", failure)
 		}
 	case is.setbacks > wasSetbacks:
 		f.metrics.ramp(at.url, "reduced")
 		if is.reductions&(is.reductions-1) == 0 {
-			log.Info("inference server load reduced", "allowed", int(is.allowed), "before", int(is.reduced), "in_flight", is.inFlight, "cause", is.reducedBy, "error", failure)
+			log.Info("inference server load reduced", "allowed", int(is.allowed), "before", int(is.reduced),
+				"in_flight", is.inFlight, "cause", is.reducedBy, "error", failure)
 		}
 	case is.restored:
 		f.metrics.ramp(at.url, "restored")

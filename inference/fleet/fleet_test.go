@@ -55,7 +55,8 @@ func (d drip) Read(p []byte) (int, error) {
 
 func (d drip) Close() error { return nil }
 
-// farm is the servers of a test, by host, in place of the network: virtual time does not pass while a socket waits.
+// farm is the servers of a test, by host, in place of the network: virtual time does not
+// pass while a socket waits.
 type farm struct {
 	mu    sync.Mutex
 	serve map[string]func(n int, at time.Duration) reply
@@ -88,7 +89,8 @@ func (f *farm) RoundTrip(r *http.Request) (*http.Response, error) {
 	say := f.serve[host]
 	f.mu.Unlock()
 	answer := say(n, at)
-	if trace := httptrace.ContextClientTrace(r.Context()); trace != nil && trace.WroteRequest != nil && !errors.Is(answer.err, syscall.ECONNREFUSED) {
+	if trace := httptrace.ContextClientTrace(r.Context()); trace != nil && trace.WroteRequest != nil &&
+		!errors.Is(answer.err, syscall.ECONNREFUSED) {
 		trace.WroteRequest(httptrace.WroteRequestInfo{})
 	}
 	timer := time.NewTimer(answer.takes)
@@ -121,7 +123,8 @@ func (f *farm) RoundTrip(r *http.Request) (*http.Response, error) {
 	if answer.drips > 0 {
 		content = drip{strings.NewReader(body), r.Context(), answer.drips}
 	}
-	return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: header, Body: content, Request: r}, nil
+	return &http.Response{StatusCode: status, Status: http.StatusText(status), Header: header,
+		Body: content, Request: r}, nil
 }
 
 // errRefused is the error of a connection that nobody takes.
@@ -179,7 +182,8 @@ func home(t *testing.T, f *Fleet, host string, hosts ...string) string {
 	return ""
 }
 
-// TestRamp: a server that comes back cold gets one request, more with each answer, and twice as many with each step, however many wait.
+// TestRamp: a server that comes back cold gets one request, more with each answer, and twice as
+// many with each step, however many wait.
 func TestRamp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, calls = 16, 400
@@ -207,7 +211,8 @@ func TestRamp(t *testing.T) {
 				}
 				steps = int((at - since) / rampStep)
 				// What was under way when the outage began comes to its end at 11 s.
-				if allowed := min(slots, (1+answers)<<steps); inFlight > allowed && (at < 10*time.Second || at > 11*time.Second) {
+				if allowed := min(slots, (1+answers)<<steps); inFlight > allowed &&
+					(at < 10*time.Second || at > 11*time.Second) {
 					t.Errorf("%d requests at %s, %d answers after the outage", inFlight, at, answers)
 				}
 				most = max(most, inFlight)
@@ -217,7 +222,8 @@ func TestRamp(t *testing.T) {
 		for i := range calls {
 			wg.Go(func() {
 				c := call(fmt.Sprint(i), slots, "a")
-				c.Patient, c.Until, c.Answered = true, time.Now().Add(time.Hour), func(context.Context) bool { return true }
+				c.Patient, c.Until, c.Answered = true, time.Now().Add(time.Hour),
+					func(context.Context) bool { return true }
 				if _, err := servers.Complete(t.Context(), c); err != nil {
 					t.Errorf("call %d: %v", i, err)
 				}
@@ -233,10 +239,12 @@ func TestRamp(t *testing.T) {
 	})
 }
 
-// TestRampOfLongTurns: no answer of turns that take minutes is waited for, once the server has taken a request.
+// TestRampOfLongTurns: no answer of turns that take minutes is waited for, once the
+// server has taken a request.
 func TestRampOfLongTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{takes: 2 * time.Minute})}, nil)
+		servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{takes: 2 * time.Minute})},
+			nil)
 		var wg sync.WaitGroup
 		for i := range 64 {
 			wg.Go(func() {
@@ -255,7 +263,8 @@ func TestRampOfLongTurns(t *testing.T) {
 	})
 }
 
-// TestRetryAfter: a server that asks to be left alone is, in both forms of the header, while another one goes on.
+// TestRetryAfter: a server that asks to be left alone is, in both forms of the header,
+// while another one goes on.
 func TestRetryAfter(t *testing.T) {
 	for name, header := range map[string]func() string{
 		"seconds": func() string { return "30" },
@@ -269,7 +278,8 @@ func TestRetryAfter(t *testing.T) {
 					}
 					return reply{}
 				}
-				servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": limited, "b": always(reply{})}, nil)
+				servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": limited, "b": always(reply{})},
+					nil)
 				rollout := home(t, servers, "a", "a", "b")
 				for range 40 {
 					if _, err := servers.Complete(t.Context(), call(rollout, 4, "a", "b")); err != nil {
@@ -292,7 +302,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestFailOver: another server answers, whatever the first one does; a request that is wrong is wrong everywhere.
+// TestFailOver: another server answers, whatever the first one does; a request that is
+// wrong is wrong everywhere.
 func TestFailOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		first reply
@@ -317,12 +328,14 @@ func TestFailOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(c.first), "b": always(reply{})}, nil)
+				servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(c.first),
+					"b": always(reply{})}, nil)
 				ask := call(home(t, servers, "a", "a", "b"), 4, "a", "b")
 				ask.Config.PolicyVersion = new(int64(3))
 				answer, err := servers.Complete(t.Context(), ask)
 				if c.fails != "" {
-					if err == nil || !strings.Contains(fmt.Sprint(err, statusOf(err)), c.fails) || len(f.times("b")) != 0 {
+					if err == nil || !strings.Contains(fmt.Sprint(err, statusOf(err)), c.fails) ||
+						len(f.times("b")) != 0 {
 						t.Errorf("failed with %v, and asked the other one %d times", err, len(f.times("b")))
 					}
 					return
@@ -344,7 +357,8 @@ func statusOf(err error) int {
 	return f.Status
 }
 
-// TestCircuit: a server that fails is left alone longer and longer, then one request tries it, and what it says is told.
+// TestCircuit: a server that fails is left alone longer and longer, then one request tries it,
+// and what it says is told.
 func TestCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const recovery = 10 * time.Minute
@@ -393,7 +407,8 @@ func TestCircuit(t *testing.T) {
 		if got := gathered(t, registry, "rondo_endpoint_state"); got != 0 {
 			t.Errorf("its state is %g", got)
 		}
-		for _, line := range []string{"inference server unavailable", "inference server still unavailable", "inference server recovered", "endpoint=http://a/v1"} {
+		for _, line := range []string{"inference server unavailable", "inference server still unavailable",
+			"inference server recovered", "endpoint=http://a/v1"} {
 			if !strings.Contains(log.String(), line) {
 				t.Errorf("the log does not say %q", line)
 			}
@@ -419,8 +434,8 @@ func gathered(t *testing.T, r *prometheus.Registry, name string) float64 {
 	return 0
 }
 
-// TestExhaustedMachine: requests that fail by this machine, which has no descriptors or ports left, say nothing of their servers: no circuit opens, no ramp goes down, and no other server is
-// tried.
+// TestExhaustedMachine: requests that fail by this machine, which has no descriptors or ports left,
+// say nothing of their servers: no circuit opens, no ramp goes down, and no other server is tried.
 func TestExhaustedMachine(t *testing.T) {
 	for name, errno := range map[string]syscall.Errno{"descriptors": syscall.EMFILE, "ports": syscall.EADDRNOTAVAIL} {
 		t.Run(name, func(t *testing.T) {
@@ -440,7 +455,8 @@ func TestExhaustedMachine(t *testing.T) {
 					for i := range calls {
 						asking.Go(func() {
 							c := call(fmt.Sprint("rollout", i), slots, "a", "b")
-							c.Patient, c.Until, c.Answered = true, time.Now().Add(time.Minute), func(context.Context) bool { return true }
+							c.Patient, c.Until, c.Answered = true, time.Now().Add(time.Minute),
+								func(context.Context) bool { return true }
 							_, err := f.Complete(t.Context(), c)
 							check(err)
 						})
@@ -461,7 +477,8 @@ func TestExhaustedMachine(t *testing.T) {
 						t.Errorf("%v", err)
 					}
 				})
-				if n := len(farm.times("a")) + len(farm.times("b")) - asked; n != calls || time.Since(began) > time.Second {
+				if n := len(farm.times("a")) + len(farm.times("b")) - asked; n != calls ||
+					time.Since(began) > time.Second {
 					t.Errorf("%d calls made %d requests, and took %s", calls, n, time.Since(began))
 				}
 				for url, r := range f.replicas {

@@ -15,8 +15,9 @@ import (
 	"github.com/rondo-rl/rondo/wording"
 )
 
-// Keys are the keys of inference servers, judges and servers of tools. A run file names no key: which one a server is shown follows from its URL alone, so that
-// who opens runs can send no key to a host of his own.
+// Keys are the keys of inference servers, judges and servers of tools. A run file names no key:
+// which one a server is shown follows from its URL alone, so that who opens runs can send no
+// key to a host of his own.
 type Keys struct {
 	everywhere string
 	list       []scopedKey
@@ -28,7 +29,8 @@ type scopedKey struct {
 	key   string
 }
 
-// Everywhere is one key that is shown to every server that a run names, for deployments whose runs are all trusted.
+// Everywhere is one key that is shown to every server that a run names, for deployments
+// whose runs are all trusted.
 func Everywhere(key string) Keys {
 	wording.Conceal(key)
 	return Keys{everywhere: strings.TrimSpace(key)}
@@ -40,7 +42,8 @@ const (
 	maxKey  = 64 << 10
 )
 
-// ReadKeys reads a YAML file of keys, each with the URL of the servers that are shown it and the place where it stands:
+// ReadKeys reads a YAML file of keys, each with the URL of the servers that are shown it and
+// the place where it stands:
 //
 //	keys:
 //	- url: https://api.example.com/v1     # this URL and what is below it
@@ -58,7 +61,8 @@ func ReadKeys(text []byte) (Keys, error) {
 		} `yaml:"keys"`
 	}
 	if err := yamltext.Strict(text, &file); err != nil {
-		return Keys{}, errors.New(strings.TrimSpace(yaml.FormatError(err, false, false))) // without the lines around: somebody may have written a key there
+		// without the lines around: somebody may have written a key there
+		return Keys{}, errors.New(strings.TrimSpace(yaml.FormatError(err, false, false)))
 	}
 	if len(file.Keys) == 0 || len(file.Keys) > maxKeys {
 		return Keys{}, fmt.Errorf("keys: %d of them, want 1 to %d", len(file.Keys), maxKeys)
@@ -91,7 +95,8 @@ func ReadKeys(text []byte) (Keys, error) {
 	return keys, nil
 }
 
-// OfURLs are the keys without the one that is shown to every server: those for what is no inference server.
+// OfURLs are the keys without the one that is shown to every server: those for
+// what is no inference server.
 func (k Keys) OfURLs() Keys { return Keys{list: k.list} }
 
 // Key is the key that a server is shown on behalf of a run, "" for none.
@@ -122,21 +127,25 @@ func (s scopedKey) allows(run string) bool {
 	})
 }
 
-// scopeOf reads a base URL into a form that can be compared: the host in lower case and with its port, the path without an end.
+// scopeOf reads a base URL into a form that can be compared: the host in lower case and with its
+// port, the path without an end.
 func scopeOf(base string) (*url.URL, error) {
 	u, err := url.Parse(base)
-	if err != nil || u.User != nil || strings.ContainsAny(base, "?#") || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if err != nil || u.User != nil || strings.ContainsAny(base, "?#") || u.Host == "" ||
+		u.Scheme != "http" && u.Scheme != "https" {
 		return nil, errors.New("url: give the base URL of servers, for example https://api.example.com/v1, without credentials, query and fragment")
 	}
 	// A server may read encoded slashes and dots in its own way.
-	if u.RawPath != "" || slices.ContainsFunc(strings.Split(u.Path, "/"), func(part string) bool { return part == "." || part == ".." }) {
+	if u.RawPath != "" || slices.ContainsFunc(strings.Split(u.Path, "/"),
+		func(part string) bool { return part == "." || part == ".." }) {
 		return nil, errors.New("url: the path has . or .. or encoded slashes")
 	}
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Hostname()) + ":" + port, Path: strings.TrimRight(u.Path, "/")}, nil
+	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Hostname()) + ":" + port,
+		Path: strings.TrimRight(u.Path, "/")}, nil
 }
 
 // readKey reads a key from where it stands.

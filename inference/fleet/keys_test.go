@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestKeysStayWithTheirHosts: a run file can name any URL, and gets no key sent to another host, scheme, port or path.
+// TestKeysStayWithTheirHosts: a run file can name any URL, and gets no key sent to another
+// host, scheme, port or path.
 func TestKeysStayWithTheirHosts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte("sk-file\n"), 0o600); err != nil {
@@ -97,7 +98,8 @@ func FuzzKeys(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{"https://api.example.com/v1", "https://api.example.com:443/v1/x", "https://api.example.com@evil/v1", "https://evil/\\api.example.com/v1"} {
+	for _, seed := range []string{"https://api.example.com/v1", "https://api.example.com:443/v1/x",
+		"https://api.example.com@evil/v1", "https://evil/\\api.example.com/v1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, endpoint string) {
@@ -105,7 +107,8 @@ func FuzzKeys(f *testing.F) {
 			return
 		}
 		u, err := url.Parse(strings.TrimRight(endpoint, "/") + "/chat/completions") // as it is asked
-		if err != nil || u.Scheme != "https" || !strings.EqualFold(u.Hostname(), "api.example.com") || u.Port() != "" && u.Port() != "443" || !strings.HasPrefix(u.Path, "/v1/") {
+		if err != nil || u.Scheme != "https" || !strings.EqualFold(u.Hostname(), "api.example.com") ||
+			u.Port() != "" && u.Port() != "443" || !strings.HasPrefix(u.Path, "/v1/") {
 			t.Errorf("the key goes to %q", endpoint)
 		}
 	})

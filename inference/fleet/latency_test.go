@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestLatencyIsOfTheAnswer: a turn's latency is that of the request that gave it. The wait for a slot, tries that failed and requests that were refused are not the agent's time.
+// TestLatencyIsOfTheAnswer: a turn's latency is that of the request that gave it. The wait for a
+// slot, tries that failed and requests that were refused are not the agent's time.
 func TestLatencyIsOfTheAnswer(t *testing.T) {
 	const tooLong = `{"error":{"message":"This model's maximum context length is 100 tokens. However, you requested 150 tokens (90 in the messages, 60 in the completion).","code":400}}`
 	good := reply{takes: 3 * time.Second}
@@ -16,10 +17,12 @@ func TestLatencyIsOfTheAnswer(t *testing.T) {
 		b    []reply
 		busy bool
 	}{
-		"at once":                      {a: []reply{good}},
-		"behind one that has it":       {a: []reply{{takes: 7 * time.Second}, good}, busy: true},
-		"behind a failed try":          {a: []reply{{status: http.StatusInternalServerError, takes: 4 * time.Second}}, b: []reply{good}},
-		"behind a refusal":             {a: []reply{{status: http.StatusBadRequest, body: tooLong, takes: 5 * time.Second}, good}},
+		"at once":                {a: []reply{good}},
+		"behind one that has it": {a: []reply{{takes: 7 * time.Second}, good}, busy: true},
+		"behind a failed try": {a: []reply{{status: http.StatusInternalServerError, takes: 4 * time.Second}},
+			b: []reply{good}},
+		"behind a refusal": {a: []reply{{status: http.StatusBadRequest, body: tooLong,
+			takes: 5 * time.Second}, good}},
 		"behind a server that is away": {a: []reply{{status: http.StatusServiceUnavailable, after: "2"}, good}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +46,8 @@ func TestLatencyIsOfTheAnswer(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := answer.Turn; got.SamplingTime() != good.takes || !got.StartedAt.Equal(time.Now().Add(-good.takes)) {
+				if got := answer.Turn; got.SamplingTime() != good.takes ||
+					!got.StartedAt.Equal(time.Now().Add(-good.takes)) {
 					t.Errorf("%s from %s on, and it is %s", got.SamplingTime(), got.StartedAt, time.Now())
 				}
 			})

@@ -16,8 +16,8 @@ func (f *Fleet) loading(failure *inference.Failure, at target) bool {
 	return f.mayLoad(failure, time.Now(), at)
 }
 
-// mayLoad reports whether a failure is that of a server which loads its model: SGLang and llama.cpp answer 503 then, and vLLM does not listen yet. The
-// caller holds the lock.
+// mayLoad reports whether a failure is that of a server which loads its model: SGLang and llama.cpp
+// answer 503 then, and vLLM does not listen yet. The caller holds the lock.
 func (f *Fleet) mayLoad(failure *inference.Failure, now time.Time, among ...target) bool {
 	if failure.Status == http.StatusServiceUnavailable {
 		return true

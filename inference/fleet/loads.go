@@ -16,7 +16,8 @@ const (
 	loadFor = time.Second
 	// loadTimeout bounds one look.
 	loadTimeout = time.Second
-	// noLoadFor is how long a server is not asked again that says nothing of its load, or is away when it is asked for its slots.
+	// noLoadFor is how long a server is not asked again that says nothing of its load, or is away
+	// when it is asked for its slots.
 	noLoadFor = time.Minute
 )
 
@@ -30,7 +31,8 @@ type loaded struct {
 // stale reports whether the latest look failed, so that the load is that of an earlier one.
 func (l loaded) stale() bool { return l.read.Before(l.at) }
 
-// Servers are the servers of a run, with what they say of their load. first reports whether this process is the one that looks, of its peers; the others get nothing.
+// Servers are the servers of a run, with what they say of their load. first reports whether this
+// process is the one that looks, of its peers; the others get nothing.
 func (f *Fleet) Servers(ctx context.Context, run string, cfg *runfile.RunConfig) (servers []Server, first bool) {
 	peers, first := f.Peers()
 	if !first {
@@ -61,7 +63,8 @@ func (f *Fleet) Servers(ctx context.Context, run string, cfg *runfile.RunConfig)
 	return servers, len(servers) > 0
 }
 
-// load is what a server says of its load. One that has said it, and does not answer now, may be busy: what it said holds for noLoadFor.
+// load is what a server says of its load. One that has said it, and does not answer now, may be
+// busy: what it said holds for noLoadFor.
 func (f *Fleet) load(ctx context.Context, base, key string) loaded {
 	f.mu.Lock()
 	l := f.loads[base]
@@ -91,7 +94,8 @@ func (f *Fleet) load(ctx context.Context, base, key string) loaded {
 	return l
 }
 
-// askSlots asks servers how many requests they sample at once whose first ramp keeps a call waiting. The caller holds the lock.
+// askSlots asks servers how many requests they sample at once whose first ramp keeps a call
+// waiting. The caller holds the lock.
 func (f *Fleet) askSlots(ctx context.Context, among []target, now time.Time) {
 	for _, t := range among {
 		if !now.Before(t.slotsAsk) && t.setbacks == 0 && t.current >= int(t.allowed) && t.allowed < float64(t.slots) {
@@ -101,7 +105,8 @@ func (f *Fleet) askSlots(ctx context.Context, among []target, now time.Time) {
 	}
 }
 
-// learnSlots lets a ramp begin with this process's part of what the server says. One that has failed meanwhile has shown less.
+// learnSlots lets a ramp begin with this process's part of what the server says. One that has
+// failed meanwhile has shown less.
 func (f *Fleet) learnSlots(ctx context.Context, at target) {
 	ctx, cancel := context.WithTimeout(ctx, contextTime)
 	defer cancel()
@@ -117,6 +122,7 @@ func (f *Fleet) learnSlots(ctx context.Context, at target) {
 		return
 	}
 	at.raise(float64(max(1, slots/f.peers)), at.slots)
-	f.opts.Logger.Info("inference server slots", "endpoint", withoutPassword(at.url), "slots", slots, "generators", f.peers, "allowed", int(at.allowed))
+	f.opts.Logger.Info("inference server slots", "endpoint", withoutPassword(at.url), "slots", slots,
+		"generators", f.peers, "allowed", int(at.allowed))
 	f.serve(now)
 }

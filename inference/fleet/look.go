@@ -24,7 +24,8 @@ type State struct {
 // awayFor is how long a server counts as away that nobody asks any more.
 const awayFor = 2 * time.Minute
 
-// Look lists the servers that are known, by their addresses, and counts the calls that wait for one.
+// Look lists the servers that are known, by their addresses, and counts the
+// calls that wait for one.
 func (f *Fleet) Look() (states []State, waiting int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,7 +41,8 @@ func (f *Fleet) Look() (states []State, waiting int) {
 		}
 		states = append(states, State{
 			Reduced: reduced, Away: away,
-			URL: withoutPassword(r.url), Engine: r.engine, Resting: now.Before(r.until), Open: r.open, InFlight: r.inFlight, Allowed: r.room(), Failures: r.failures,
+			URL: withoutPassword(r.url), Engine: r.engine, Resting: now.Before(r.until), Open: r.open,
+			InFlight: r.inFlight, Allowed: r.room(), Failures: r.failures,
 			Versions: maps.Clone(r.versions), Used: r.used,
 		})
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// TestLook: servers are told as they are now, without the passwords in their addresses, and what is told is nobody's to change.
+// TestLook: servers are told as they are now, without the passwords in their addresses, and what is
+// told is nobody's to change.
 func TestLook(t *testing.T) {
 	f, err := New(DefaultOptions())
 	if err != nil {
@@ -42,7 +43,8 @@ func TestLook(t *testing.T) {
 		t.Errorf("c is %+v", c)
 	}
 	a.Versions["small"] = 0
-	for about, away := range map[*inference.Failure]bool{{Away: true, Err: errors.New("refused")}: true, {Status: 502, Err: errors.New("bad")}: false} {
+	for about, away := range map[*inference.Failure]bool{{Away: true, Err: errors.New("refused")}: true,
+		{Status: 502, Err: errors.New("bad")}: false} {
 		f.mu.Lock()
 		f.replica("http://a", "").failures, f.replica("http://a", "").last = 1, about
 		f.mu.Unlock()

@@ -27,20 +27,28 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer, f *Fleet) (*metrics, error) {
 	m := &metrics{
 		fleet: f,
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_requests_total", Help: "Requests to inference servers by outcome: answered, " +
-			"refused, throttled, aborted, away, broken, failed, left."}, []string{"endpoint", "outcome"}),
-		turns: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_turns_total", Help: "Turns of inference servers by why they ended: stop, tool_calls, " +
-			"length, repetition, filtered, unknown; and unread_call, for one that ended with a call that the server did not read."}, []string{"endpoint", "finish"}),
-		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_refusals_total", Help: "Requests that inference servers refused as wrong, by " +
-			"what they say of them: overflow, fields, filtered, unknown."}, []string{"endpoint", "reason"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_endpoint_seconds", Help: "Time from a request to an inference server to the end of its " +
-			"answer.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 11)}, []string{"endpoint"}),
-		ramps: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_ramp_total", Help: "Changes of the requests that an inference server gets: opened (its " +
-			"circuit), closed, reduced, restored."}, []string{"endpoint", "change"}),
-		state:    prometheus.NewDesc("rondo_endpoint_state", "0: it is asked; 1: it rests, as it asked for; 2: its circuit is open.", []string{"endpoint"}, nil),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_requests_total",
+			Help: "Requests to inference servers by outcome: answered, " +
+				"refused, throttled, aborted, away, broken, failed, left."}, []string{"endpoint", "outcome"}),
+		turns: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_turns_total",
+			Help: "Turns of inference servers by why they ended: stop, tool_calls, " +
+				"length, repetition, filtered, unknown; and unread_call, for one that ended with a call that the server did not read."},
+			[]string{"endpoint", "finish"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_refusals_total",
+			Help: "Requests that inference servers refused as wrong, by " +
+				"what they say of them: overflow, fields, filtered, unknown."}, []string{"endpoint", "reason"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_endpoint_seconds",
+			Help: "Time from a request to an inference server to the end of its " +
+				"answer.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 11)}, []string{"endpoint"}),
+		ramps: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_endpoint_ramp_total",
+			Help: "Changes of the requests that an inference server gets: opened (its " +
+				"circuit), closed, reduced, restored."}, []string{"endpoint", "change"}),
+		state: prometheus.NewDesc("rondo_endpoint_state",
+			"0: it is asked; 1: it rests, as it asked for; 2: its circuit is open.", []string{"endpoint"}, nil),
 		inFlight: prometheus.NewDesc("rondo_endpoint_in_flight", "Requests under way.", []string{"endpoint"}, nil),
-		allowed:  prometheus.NewDesc("rondo_endpoint_allowed", "Requests that its ramp allows this process at once.", []string{"endpoint"}, nil),
-		waiting:  prometheus.NewDesc("rondo_endpoints_waiting", "Calls that wait for an inference server.", nil, nil),
+		allowed: prometheus.NewDesc("rondo_endpoint_allowed",
+			"Requests that its ramp allows this process at once.", []string{"endpoint"}, nil),
+		waiting: prometheus.NewDesc("rondo_endpoints_waiting", "Calls that wait for an inference server.", nil, nil),
 	}
 	if r == nil {
 		return m, nil
@@ -60,7 +68,8 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector: a rest ends without an event, so the state is looked at when it is asked for.
+// Collect implements prometheus.Collector: a rest ends without an event, so the state is looked
+// at when it is asked for.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.requests.Collect(ch)
 	m.turns.Collect(ch)

@@ -25,7 +25,8 @@ func TestOutageIsOneLine(t *testing.T) {
 			return reply{takes: time.Second}
 		}
 		var log bytes.Buffer
-		servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": serve}, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": serve},
+			func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		var wg sync.WaitGroup
 		for i := range 32 {
 			wg.Go(func() {
@@ -47,7 +48,8 @@ func TestOutageIsOneLine(t *testing.T) {
 // TestWrongAddress: an endpoint that never answered is told at once, one that did is waited for.
 func TestWrongAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{status: 502, body: "nobody"})}, nil)
+		servers, f := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{status: 502,
+			body: "nobody"})}, nil)
 		patient := func(answered bool) (*inference.Failure, time.Duration) {
 			began := time.Now()
 			c := call("x", 8, "a")

@@ -41,8 +41,10 @@ type paced struct {
 
 const pacedSlots = 512
 
-// newPaced makes a load on a scripted server. The fewest requests under way are noted for the spans, and when reach of them were under way.
-func newPaced(t *testing.T, serve func(n int, at time.Duration) reply, reach int, log *bytes.Buffer, books *prometheus.Registry, spans ...time.Duration) *paced {
+// newPaced makes a load on a scripted server. The fewest requests under way are noted for the
+// spans, and when reach of them were under way.
+func newPaced(t *testing.T, serve func(n int, at time.Duration) reply, reach int, log *bytes.Buffer,
+	books *prometheus.Registry, spans ...time.Duration) *paced {
 	p := &paced{turns: map[string]int{}, lows: map[time.Duration]int{}, spans: spans, reach: reach, below: true}
 	p.Fleet, p.farm = newFarm(t, map[string]func(int, time.Duration) reply{"a": serve}, func(o *Options) {
 		o.Slots, o.Metrics = pacedSlots, books
@@ -74,7 +76,8 @@ func (p *paced) run(t *testing.T, rollouts int, until time.Duration) {
 			for time.Since(p.farm.began) < until {
 				c := call(fmt.Sprint(i), pacedSlots, "a")
 				c.Config.Limits.TurnTimeout = runfile.TurnTimeout{Whole: runfile.Duration(4 * time.Hour)}
-				c.Patient, c.Until, c.Answered = true, time.Now().Add(10*time.Second), func(context.Context) bool { return true }
+				c.Patient, c.Until, c.Answered = true, time.Now().Add(10*time.Second),
+					func(context.Context) bool { return true }
 				answer, err := p.Complete(t.Context(), c)
 				p.mu.Lock()
 				if err == nil {
@@ -100,17 +103,21 @@ func (p *paced) run(t *testing.T, rollouts int, until time.Duration) {
 
 // finishes are what an engine says of why an answer ended, and what that is: "" for no turn.
 var finishes = map[string]string{
-	`"stop"`: events.FinishStop, `"EOS_TOKEN"`: events.FinishStop, `"length"`: events.FinishLength, `"MAX_TOKENS"`: events.FinishLength, `"tool_calls"`: events.StopUnread,
-	`"repetition"`: events.FinishRepetition, `"content_filter"`: events.FinishFiltered, `null`: events.FinishUnknown, `"a new word"`: events.FinishUnknown,
-	`"abort"`: "", `"aborted"`: "", `"timeout"`: "", `"insufficient_system_resource"`: "",
+	`"stop"`: events.FinishStop, `"EOS_TOKEN"`: events.FinishStop, `"length"`: events.FinishLength,
+	`"MAX_TOKENS"`: events.FinishLength, `"tool_calls"`: events.StopUnread,
+	`"repetition"`: events.FinishRepetition, `"content_filter"`: events.FinishFiltered, `null`: events.FinishUnknown,
+	`"a new word"`: events.FinishUnknown,
+	`"abort"`:      "", `"aborted"`: "", `"timeout"`: "", `"insufficient_system_resource"`: "",
 }
 
 // ending is an answer that ended so.
 func ending(word string) string { return strings.Replace(whole, `"stop"`, word, 1) }
 
-// TestPacedLoad: 512 slots, turns of about ten minutes, some that come after forty or a byte a minute, and each word for why an answer ended. Each twentieth connection is reset at
-// once or within the turn, each hundredth is answered by a proxy's 502, for two minutes nothing ends, and the server starts again once. Single faults never empty the server, it is full
-// again soon after the restart, every answer that came whole is one turn, and the books have all of them by name.
+// TestPacedLoad: 512 slots, turns of about ten minutes, some that come after forty or a byte a
+// minute, and each word for why an answer ended. Each twentieth connection is reset at once or
+// within the turn, each hundredth is answered by a proxy's 502, for two minutes nothing ends, and
+// the server starts again once. Single faults never empty the server, it is full again soon after
+// the restart, every answer that came whole is one turn, and the books have all of them by name.
 func TestPacedLoad(t *testing.T) {
 	const down, up, end = 90 * time.Minute, 93 * time.Minute, 3 * time.Hour
 	const pause, resume = 60 * time.Minute, 62 * time.Minute
@@ -148,7 +155,8 @@ func TestPacedLoad(t *testing.T) {
 		time.AfterFunc(up, w.start)
 		p.run(t, nightly.Count(600, 800), end)
 		synctest.Wait() // the server has written its books
-		t.Logf("%v turns, %d failed tries; fewest under way %v; %d under way at %v", p.turns, p.lost, p.lows, full, p.reached[:min(8, len(p.reached))])
+		t.Logf("%v turns, %d failed tries; fewest under way %v; %d under way at %v", p.turns, p.lost, p.lows, full,
+			p.reached[:min(8, len(p.reached))])
 		for begin, least := range p.lows {
 			if least < bound {
 				t.Errorf("behind %s single faults left %d requests under way, want %d or more", begin, least, bound)
@@ -156,7 +164,8 @@ func TestPacedLoad(t *testing.T) {
 		}
 		again := slices.IndexFunc(p.reached, func(at time.Duration) bool { return at > up })
 		if again < 0 || p.reached[0] > 30*time.Second || p.reached[again] > up+time.Minute {
-			t.Errorf("the server had %d requests from %v on, want from 30 s, and from a minute behind the restart", full, p.reached[:min(8, len(p.reached))])
+			t.Errorf("the server had %d requests from %v on, want from 30 s, and from a minute behind the restart",
+				full, p.reached[:min(8, len(p.reached))])
 		}
 		came, given := map[string]int{}, 0
 		for word, finish := range finishes {
@@ -193,7 +202,8 @@ func TestPacedLoad(t *testing.T) {
 	})
 }
 
-// TestColdNodesAfterAnOutage: two nodes of a hundred come back, and a thousand turns wait: each is asked as a cold one is, and not for the load of a hundred.
+// TestColdNodesAfterAnOutage: two nodes of a hundred come back, and a thousand turns wait: each is
+// asked as a cold one is, and not for the load of a hundred.
 func TestColdNodesAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, back = 128, 3 * time.Minute
@@ -223,7 +233,8 @@ func TestColdNodesAfterAnOutage(t *testing.T) {
 				first[host] = at
 			}
 			if allowed := 1 << min(20, (at-first[host])/rampStep); inFlight > allowed {
-				t.Errorf("%s behind its first request %s has %d requests, and its ramp allows %d", at-first[host], host, inFlight, allowed)
+				t.Errorf("%s behind its first request %s has %d requests, and its ramp allows %d", at-first[host],
+					host, inFlight, allowed)
 			}
 			most[host] = max(most[host], inFlight)
 		}
@@ -234,7 +245,8 @@ func TestColdNodesAfterAnOutage(t *testing.T) {
 				for ctx.Err() == nil {
 					c := call(fmt.Sprint(i), slots, hosts...)
 					c.Config.Limits.TurnTimeout = runfile.TurnTimeout{}
-					c.Patient, c.Until, c.Answered = true, time.Now().Add(10*time.Second), func(context.Context) bool { return true }
+					c.Patient, c.Until, c.Answered = true, time.Now().Add(10*time.Second),
+						func(context.Context) bool { return true }
 					var f *inference.Failure
 					if _, err := servers.Complete(ctx, c); errors.As(err, &f) {
 						time.Sleep(max(f.After, time.Second))
@@ -254,7 +266,8 @@ func TestColdNodesAfterAnOutage(t *testing.T) {
 	})
 }
 
-// TestOneFaultOfMany: 33 turns of ten minutes are under way, and one request fails, or one caller's again and again. The others stay, and the free places are filled.
+// TestOneFaultOfMany: 33 turns of ten minutes are under way, and one request fails, or one caller's
+// again and again. The others stay, and the free places are filled.
 func TestOneFaultOfMany(t *testing.T) {
 	const slots, begin, end = 33, time.Minute, 9 * time.Minute
 	for name, fault := range map[string]reply{
@@ -283,7 +296,8 @@ func TestOneFaultOfMany(t *testing.T) {
 				ask := func(rollout string) {
 					c := call(rollout, slots+1, "a")
 					c.Config.Limits.TurnTimeout = runfile.TurnTimeout{}
-					c.Patient, c.Until, c.Answered = true, time.Now().Add(10*time.Second), func(context.Context) bool { return true }
+					c.Patient, c.Until, c.Answered = true, time.Now().Add(10*time.Second),
+						func(context.Context) bool { return true }
 					p.Complete(ctx, c)
 				}
 				for i := range slots {
@@ -301,7 +315,8 @@ func TestOneFaultOfMany(t *testing.T) {
 				r := p.replicas["http://a/v1"]
 				p.Fleet.mu.Lock()
 				if r.open || r.opened > 0 || r.allowed < slots || p.lows[begin] < slots {
-					t.Errorf("%d requests at least, of %d; open %t, allowed %.0f", p.lows[begin], slots, r.open, r.allowed)
+					t.Errorf("%d requests at least, of %d; open %t, allowed %.0f", p.lows[begin],
+						slots, r.open, r.allowed)
 				}
 				p.Fleet.mu.Unlock()
 				if strings.Contains(log.String(), "WARN") {

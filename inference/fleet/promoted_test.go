@@ -16,7 +16,8 @@ func promotes(t *testing.T, f *Fleet, p events.WeightsPromoted) {
 	said(t, f, events.WeightsPromotedType, p)
 }
 
-// TestPromoted: a rollout's turns go to servers of the version that it gets, whatever is newest; without a promotion, in runs that pin a version and where no server says
+// TestPromoted: a rollout's turns go to servers of the version that it gets, whatever is
+// newest; without a promotion, in runs that pin a version and where no server says
 // anything, all is as before.
 func TestPromoted(t *testing.T) {
 	f, _ := newFarm(t, nil, nil)
@@ -74,10 +75,12 @@ func TestPromoted(t *testing.T) {
 	}
 }
 
-// TestRolledBack: a turn waits while no server has the version that it gets, and says so at last; a rollback lets it go on.
+// TestRolledBack: a turn waits while no server has the version that it gets, and says so at last;
+// a rollback lets it go on.
 func TestRolledBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{}), "b": always(reply{})}, nil)
+		f, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{}), "b": always(reply{})},
+			nil)
 		isPublished(t, f, 12)
 		serves(t, f, "a", 11, false)
 		serves(t, f, "b", 11, false)
@@ -88,7 +91,8 @@ func TestRolledBack(t *testing.T) {
 			_, err := f.Complete(t.Context(), c)
 			return err
 		}
-		if err := ask(time.Second); err == nil || !strings.Contains(err.Error(), "serves version 11, and 12 is promoted") {
+		if err := ask(time.Second); err == nil ||
+			!strings.Contains(err.Error(), "serves version 11, and 12 is promoted") {
 			t.Error(err)
 		}
 		waits := make(chan error)
@@ -104,7 +108,8 @@ func TestRolledBack(t *testing.T) {
 	})
 }
 
-// TestBuiltinPolicyIsAskedForThePromotedVersion: it serves every version by its name, and no side-car says so of it.
+// TestBuiltinPolicyIsAskedForThePromotedVersion: it serves every version by its name, and
+// no side-car says so of it.
 func TestBuiltinPolicyIsAskedForThePromotedVersion(t *testing.T) {
 	f, _ := newFarm(t, nil, nil)
 	asked := func(rollout string, pinned *int64) string {
@@ -133,7 +138,8 @@ func TestBuiltinPolicyIsAskedForThePromotedVersion(t *testing.T) {
 		{"nothing is promoted", events.WeightsPromoted{}, nil, func(string) int64 { return 0 }},
 		{"an old version", events.WeightsPromoted{Version: 5}, nil, func(string) int64 { return 5 }},
 		{"a share", share, nil, func(rollout string) int64 { return share.VersionFor("r", rollout) }},
-		{"a run that pins a version", events.WeightsPromoted{Version: 5}, new(int64(7)), func(string) int64 { return 7 }},
+		{"a run that pins a version", events.WeightsPromoted{Version: 5}, new(int64(7)),
+			func(string) int64 { return 7 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			promotes(t, f, c.said)

@@ -12,13 +12,16 @@ import (
 
 // Times and steps of a ramp.
 const (
-	// rampStep is how long the ramp waits until it doubles: an overloaded or broken server refuses what it cannot take within that time.
+	// rampStep is how long the ramp waits until it doubles: an overloaded or broken server refuses
+	// what it cannot take within that time.
 	rampStep = 2 * time.Second
 	// flatStep is how long it waits above the threshold, where it grows by a fourth of that.
 	flatStep = 10 * time.Second
-	// rateTime is the window in which failures are compared with answers and with what is under way.
+	// rateTime is the window in which failures are compared with answers
+	// and with what is under way.
 	rateTime = 10 * time.Second
-	// reduceAfter failures at least, and more than one of reduceShare requests, reduce the ramp; more than one of holdShare, and two at least, hold it.
+	// reduceAfter failures at least, and more than one of reduceShare requests, reduce the ramp;
+	// more than one of holdShare, and two at least, hold it.
 	reduceAfter = 5
 	reduceShare = 4
 	holdShare   = 8
@@ -51,7 +54,8 @@ func (w *rateWindow) holds(now time.Time, inFlight int) bool {
 	return now.Sub(w.began) < rateTime && w.bad > 1 && w.bad*holdShare > w.bad+w.good+inFlight
 }
 
-// stepAt is when the ramp goes up by itself; zero when it does not, as it is not used, or at its end, or the server has not taken a request yet.
+// stepAt is when the ramp goes up by itself; zero when it does not, as it is not used, or at its
+// end, or the server has not taken a request yet.
 func (r *replica) stepAt(now time.Time, slots int) time.Time {
 	if !r.taken || !r.open && (r.current < int(r.allowed) || r.allowed >= float64(slots)) {
 		return time.Time{}
@@ -74,8 +78,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// step lets the ramp go up. A server whose circuit is open has not failed what tried it in that time: it is asked again, and the first failure that nothing speaks against opens
-// the circuit again.
+// step lets the ramp go up. A server whose circuit is open has not failed what tried it
+// in that time: it is asked again, and the first failure that nothing speaks against
+// opens the circuit again.
 func (r *replica) step(now time.Time, slots int) {
 	r.stepped, r.open = now, false
 	if r.allowed < r.threshold {
@@ -125,8 +130,8 @@ func (r *replica) room() int {
 	return n
 }
 
-// Ramp is the pace at which a fleet asks one server, for callers with a clock of their own: a simulation of the fleet is held to the
-// same rules as the fleet.
+// Ramp is the pace at which a fleet asks one server, for callers with a clock of their own: a
+// simulation of the fleet is held to the same rules as the fleet.
 type Ramp struct {
 	at      target
 	callers int
@@ -156,7 +161,8 @@ func (r *Ramp) Answered(now time.Time) {
 // errGone is the failure of a server that is not there.
 var errGone = &inference.Failure{Class: events.ClassEndpoint, Away: true, Err: errors.New("the server has gone")}
 
-// Broke gives the place of a request back whose server has gone; since is what Setbacks was when it began.
+// Broke gives the place of a request back whose server has gone; since is what
+// Setbacks was when it began.
 func (r *Ramp) Broke(now time.Time, since int) {
 	r.callers++
 	r.at.settle(now, since, r.at.slots, fmt.Sprint(r.callers), away, errGone)
@@ -165,7 +171,8 @@ func (r *Ramp) Broke(now time.Time, since int) {
 // Setbacks counts how often the ramp went down.
 func (r *Ramp) Setbacks() int { return r.at.setbacks }
 
-// Next is the next moment at which there may be a place though no request ends; zero when there is none.
+// Next is the next moment at which there may be a place though no request ends;
+// zero when there is none.
 func (r *Ramp) Next(now time.Time) time.Time { return nextAt([]target{r.at}, now) }
 
 // Server is what one process knows of the server's capacity, beside what the server itself says.

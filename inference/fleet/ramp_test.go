@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestRampByAnotherClock: a simulation's requests come in as a fleet's do, one at first and one more with each answer.
+// TestRampByAnotherClock: a simulation's requests come in as a fleet's do, one at first and
+// one more with each answer.
 func TestRampByAnotherClock(t *testing.T) {
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	r := NewRamp(4)
@@ -19,7 +20,8 @@ func TestRampByAnotherClock(t *testing.T) {
 			r.Answered(now)
 		}
 	}
-	if want := []int{1, 2, 3, 4}; len(windows) != 4 || windows[0] != want[0] || windows[1] != want[1] || windows[3] != want[3] {
+	if want := []int{1, 2, 3, 4}; len(windows) != 4 || windows[0] != want[0] ||
+		windows[1] != want[1] || windows[3] != want[3] {
 		t.Errorf("windows of %v requests, want them to grow to the server's 4 slots", windows)
 	}
 	for range 4 {

@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// Bucket is a token bucket that holds a minute's worth and may go into debt, as the size of an answer is known afterwards.
+// Bucket is a token bucket that holds a minute's worth and may go into debt, as the size of an
+// answer is known afterwards.
 type Bucket struct {
 	PerMinute float64 // 0: no limit
 	spent     float64 // of what it holds

@@ -15,17 +15,20 @@ import (
 
 // A server's times.
 const (
-	// restTime is the rest after an answer that asks for one without saying how long, leastRest the shortest there is.
+	// restTime is the rest after an answer that asks for one without saying how long,
+	// leastRest the shortest there is.
 	restTime  = time.Second
 	leastRest = 100 * time.Millisecond
-	// abortRest is that of a server which has aborted a turn: long enough that one that does so at once is not asked all the time.
+	// abortRest is that of a server which has aborted a turn: long enough that one that does so at
+	// once is not asked all the time.
 	abortRest = 250 * time.Millisecond
 )
 
 // tryAgain is how long a server whose circuit is open rests until it is tried again.
 var tryAgain = retry.Policy{First: time.Second, Most: 30 * time.Second}
 
-// tripAfter is how many requests in a row must fail before a server is left alone, and maxCallers how many of their callers are remembered.
+// tripAfter is how many requests in a row must fail before a server is left alone, and maxCallers
+// how many of their callers are remembered.
 const (
 	tripAfter  = 5
 	maxCallers = 4096
@@ -57,7 +60,8 @@ func outcomeOf(f *inference.Failure) outcome {
 		return throttled
 	case f.Away:
 		return away
-	case f.Class == events.ClassInternal, f.Overflow != nil, f.Status >= 300 && f.Status < 500 && f.Status != http.StatusRequestTimeout:
+	case f.Class == events.ClassInternal, f.Overflow != nil, f.Status >= 300 && f.Status < 500 &&
+		f.Status != http.StatusRequestTimeout:
 		return refused
 	case f.Status == 0 && f.Class == events.ClassEndpoint && !f.Timeout():
 		return broken
@@ -67,13 +71,17 @@ func outcomeOf(f *inference.Failure) outcome {
 
 // replica is one inference server as this process knows it. The fleet's lock guards it.
 //
-// Its circuit opens when nobody takes its connections, or when more requests fail in a row, of several callers, than are still under way: what is under way speaks for the
-// server until it ends. An open circuit rests, longer each time, and then one request tries whether the server is well.
+// Its circuit opens when nobody takes its connections, or when more requests fail in a row, of
+// several callers, than are still under way: what is under way speaks for the server until it ends.
+// An open circuit rests, longer each time, and then one request tries whether the server is well.
 //
-// Behind that stands a ramp, which bounds the requests under way that began since the circuit opened last. It begins with one, goes up to what a server that never failed says
-// of itself, doubles every rampStep while the server takes requests and few of them fail, and grows by one with each answer. Where the server says that it has too much to do,
-// or a fourth of the requests fails, it is halved, and grows slowly from there. So a server that comes back cold, or that takes over what others dropped, gets as much as it
-// has shown that it can take, however long its turns are.
+// Behind that stands a ramp, which bounds the requests under way that began since the circuit
+// opened last. It begins with one, goes up to what a server that never failed says of itself,
+// doubles every rampStep while the server takes requests and few of them fail, and grows by one
+// with each answer. Where the server says that it has too much to do, or a fourth of the
+// requests fails, it is halved, and grows slowly from there. So a server that comes back cold,
+// or that takes over what others dropped, gets as much as it has shown that it can take,
+// however long its turns are.
 type replica struct {
 	url      string
 	apart    string    // the model that is asked for words, "" for policies
@@ -113,7 +121,8 @@ type replica struct {
 }
 
 func newReplica(url, apart string) *replica {
-	return &replica{url: url, apart: apart, versions: map[string]int64{}, callers: map[string]bool{}, allowed: 1, threshold: math.Inf(1)}
+	return &replica{url: url, apart: apart, versions: map[string]int64{}, callers: map[string]bool{},
+		allowed: 1, threshold: math.Inf(1)}
 }
 
 // ready reports whether a request may be sent that is one of so many at most.
@@ -145,7 +154,8 @@ func (r *replica) leave(since int) {
 	}
 }
 
-// resting reports whether it is left alone: until its time, and then while one request tries an open circuit.
+// resting reports whether it is left alone: until its time, and then while one
+// request tries an open circuit.
 func (r *replica) resting(now time.Time) bool { return now.Before(r.until) || r.tried() }
 
 // settle notes the outcome of a caller's request that came in after so many setbacks.
@@ -189,7 +199,8 @@ func (r *replica) settle(now time.Time, since, slots int, caller string, what ou
 // unreachable reports whether nobody took the connection: no request got to a server.
 func unreachable(f *inference.Failure) bool { return f.Away && f.Status == 0 }
 
-// well notes that the server has dealt with a request. One that it had before its circuit opened says that it is there: it is tried at once.
+// well notes that the server has dealt with a request. One that it had before its circuit opened
+// says that it is there: it is tried at once.
 func (r *replica) well(now time.Time, since int) {
 	r.rates.count(now, true)
 	switch {
@@ -218,7 +229,8 @@ func (r *replica) rest(now time.Time, d time.Duration) {
 	}
 }
 
-// fail counts a failure. The circuit opens when it is the server that is broken; the ramp is reduced when too many of its requests are.
+// fail counts a failure. The circuit opens when it is the server that is broken; the ramp is
+// reduced when too many of its requests are.
 func (r *replica) fail(now time.Time, since int, caller string, f *inference.Failure) {
 	r.failures++
 	last := *f // who asked goes on with its own
@@ -231,7 +243,8 @@ func (r *replica) fail(now time.Time, since int, caller string, f *inference.Fai
 		r.callers[caller] = true
 	}
 	switch {
-	case r.open, r.failures >= tripAfter && (len(r.callers) > r.current || unreachable(f) && len(r.callers) >= tripAfter):
+	case r.open, r.failures >= tripAfter &&
+		(len(r.callers) > r.current || unreachable(f) && len(r.callers) >= tripAfter):
 		r.trip(now)
 	case r.rates.many(r.current):
 		r.reduce(fmt.Sprintf("%d of %d requests failed within %s", r.rates.bad, r.rates.bad+r.rates.good, rateTime))
@@ -263,7 +276,8 @@ func (r *replica) serves(policy string, version int64) {
 // maxReplicas bounds the servers that are remembered: runs come and go.
 const maxReplicas = 1024
 
-// replica finds what is known of a server, as it serves policies or a model that is asked for words. The caller holds the lock.
+// replica finds what is known of a server, as it serves policies or a model that is asked for
+// words. The caller holds the lock.
 func (f *Fleet) replica(url, apart string) *replica {
 	now := time.Now()
 	if r := f.replicas[url+apart]; r != nil {

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// TestRampBeginsWithWhatTheServerSays: a server that says how many requests it samples at once gets this process's part of them at the beginning, and not behind an outage. One
-// that says nothing sensible gets one.
+// TestRampBeginsWithWhatTheServerSays: a server that says how many requests it samples at once
+// gets this process's part of them at the beginning, and not behind an outage. One that says
+// nothing sensible gets one.
 func TestRampBeginsWithWhatTheServerSays(t *testing.T) {
 	const slots = 512
 	down := reply{status: http.StatusInternalServerError}
@@ -35,7 +36,8 @@ func TestRampBeginsWithWhatTheServerSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				servers, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": func(_ int, at time.Duration) reply {
+				servers, farm := newFarm(t, map[string]func(int,
+					time.Duration) reply{"a": func(_ int, at time.Duration) reply {
 					if at < time.Minute && c.first != (reply{}) {
 						return c.first
 					}
@@ -71,7 +73,8 @@ func TestRampBeginsWithWhatTheServerSays(t *testing.T) {
 				if most != c.want {
 					t.Errorf("it had %d requests at first, want %d", most, c.want)
 				}
-				said := strings.Count(log.String(), `msg="inference server slots"`) // of a server that fails, maybe before it has
+				// of a server that fails, maybe before it has
+				said := strings.Count(log.String(), `msg="inference server slots"`)
 				if says := c.want > 1 || c.peers == 3; said > 1 || c.first == (reply{}) && says != (said == 1) {
 					t.Errorf("it was said %d times", said)
 				}

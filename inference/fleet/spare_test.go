@@ -10,13 +10,16 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// TestSpareRoom: a call that wants room behind its prompt is refused where less is left, without a request, and the server has done nothing wrong. Where only the
-// server knows, its refusal tells.
+// TestSpareRoom: a call that wants room behind its prompt is refused where less is left, without a
+// request, and the server has done nothing wrong. Where only the server knows, its refusal tells.
 func TestSpareRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const refusal = `{"error":{"message":"This model's maximum context length is 100 tokens. However, you requested 80 tokens in the messages (80 in the messages, 30 in the completion)."}}`
 		says := reply{}
-		f, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": func(int, time.Duration) reply { return says }}, nil)
+		f, farm := newFarm(t, map[string]func(int, time.Duration) reply{"a": func(int,
+			time.Duration) reply {
+			return says
+		}}, nil)
 		spare := func(prompt, limit int) error {
 			c := call("r", 4, "a")
 			c.Fit, c.Prompt, c.Config.Limits.Context, c.Sampling.MaxTokens = true, prompt, limit, 20
@@ -26,7 +29,8 @@ func TestSpareRoom(t *testing.T) {
 		}
 		for range 2 * tripAfter {
 			var failure *inference.Failure
-			if err := spare(75, 100); !errors.As(err, &failure) || failure.Overflow == nil || failure.Overflow.Limit != 100 || !errors.Is(err, errScarce) {
+			if err := spare(75, 100); !errors.As(err, &failure) || failure.Overflow == nil ||
+				failure.Overflow.Limit != 100 || !errors.Is(err, errScarce) {
 				t.Fatalf("25 tokens short of one were left: %v", err)
 			}
 		}

@@ -68,7 +68,8 @@ func streamers(t *testing.T, says ...[]string) (f *Fleet, servers []*streamer, h
 	return f, servers, hosts
 }
 
-// TestToldAnswersAreNotBegunAnew: another server is asked while nothing was told, and not behind that, not even by a call that waits for servers.
+// TestToldAnswersAreNotBegunAnew: another server is asked while nothing was told, and not behind
+// that, not even by a call that waits for servers.
 func TestToldAnswersAreNotBegunAnew(t *testing.T) {
 	for name, c := range map[string]struct {
 		says  string
@@ -92,7 +93,8 @@ func TestToldAnswersAreNotBegunAnew(t *testing.T) {
 	}
 }
 
-// TestStreamsCostNoTokens: a server that refuses streams is not asked for one again. One whose streams have no usable tokens is asked for whole answers, unless these have none either.
+// TestStreamsCostNoTokens: a server that refuses streams is not asked for one again. One whose
+// streams have no usable tokens is asked for whole answers, unless these have none either.
 func TestStreamsCostNoTokens(t *testing.T) {
 	for name, c := range map[string]struct {
 		says []string
@@ -149,7 +151,8 @@ func TestStreamsCostNoTokens(t *testing.T) {
 
 const contradictionChunk = `{"prompt_token_ids":[1],"choices":[{"index":0,"delta":{"content":"a"},"token_ids":[2,3],"logprobs":{"content":[{"token":"a","logprob":-1}]},"finish_reason":"stop"}]}`
 
-// TestStreamsAreForgotten: what one answer has told of a server's streams is not taken as known for ever.
+// TestStreamsAreForgotten: what one answer has told of a server's streams is not
+// taken as known for ever.
 func TestStreamsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, err := New(DefaultOptions())

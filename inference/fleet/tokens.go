@@ -10,9 +10,11 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// fitTokens asks for one turn as tokens, for no more of them than the context has room for. The prompt's length is known here before the server is asked to sample, so that a
-// prompt that does not fit is no guess.
-func (f *Fleet) fitTokens(ctx context.Context, client *inference.Client, c Call, at target) (answer fitted, failure *inference.Failure) {
+// fitTokens asks for one turn as tokens, for no more of them than the context has room for. The
+// prompt's length is known here before the server is asked to sample, so that a prompt that
+// does not fit is no guess.
+func (f *Fleet) fitTokens(ctx context.Context, client *inference.Client, c Call,
+	at target) (answer fitted, failure *inference.Failure) {
 	fit := func(prompt int) (most int, full *inference.Failure) {
 		c.Prompt, most = prompt, c.Sampling.MaxTokens
 		limit := f.contextOf(ctx, client, c, at)
@@ -25,8 +27,9 @@ func (f *Fleet) fitTokens(ctx context.Context, client *inference.Client, c Call,
 		}
 		room := inference.Room(limit, prompt)
 		if room < 1 {
-			return 0, &inference.Failure{Class: events.ClassEndpoint, Permanent: true, Overflow: &inference.Overflow{Prompt: prompt, Limit: limit},
-				Err: fmt.Errorf("the prompt has %d tokens, and the context %d", prompt, limit)}
+			return 0, &inference.Failure{Class: events.ClassEndpoint, Permanent: true,
+				Overflow: &inference.Overflow{Prompt: prompt, Limit: limit},
+				Err:      fmt.Errorf("the prompt has %d tokens, and the context %d", prompt, limit)}
 		}
 		if room < most {
 			most, answer.limit, answer.most = room, limit, room
@@ -52,7 +55,8 @@ func (f *Fleet) fitTokens(ctx context.Context, client *inference.Client, c Call,
 	return answer, failure
 }
 
-// engineOf is the kind of a server, which it is asked for once. One that does not say is asked as vLLM is.
+// engineOf is the kind of a server, which it is asked for once. One that does not
+// say is asked as vLLM is.
 func (f *Fleet) engineOf(ctx context.Context, client *inference.Client, at target) (string, error) {
 	f.mu.Lock()
 	known := at.engine

@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/inference/tokenstest"
 )
 
-// TestFullPromptsAreNoFailures: prompts that are counted and do not fit say nothing of their server, however many there are.
+// TestFullPromptsAreNoFailures: prompts that are counted and do not fit say nothing of their
+// server, however many there are.
 func TestFullPromptsAreNoFailures(t *testing.T) {
 	s := tokenstest.New(t, "Qwen3", nil)
 	s.Say = func(string) (string, string) { return s.Template.Answer("Hm.", "Done.", ""), "" }
@@ -30,14 +31,16 @@ func TestFullPromptsAreNoFailures(t *testing.T) {
 			Run: "r", Config: &cfg, Affinity: "a", Fit: true, Sampling: cfg.Sampling, Until: time.Now(),
 			Tokens: func(model string) inference.Conversation {
 				return inference.Conversation{Request: inference.Request{
-					Model: model, Messages: []inference.Message{{Role: "user", Content: "Mend it."}}, Sample: inference.NewSample(cfg.Sampling), Logprobs: true,
+					Model: model, Messages: []inference.Message{{Role: "user", Content: "Mend it."}},
+					Sample: inference.NewSample(cfg.Sampling), Logprobs: true,
 				}}
 			},
 		})
 	}
 	for range 2 * tripAfter {
 		var full *inference.Failure
-		if _, err := ask(5); !errors.As(err, &full) || full.Overflow == nil || full.Overflow.Limit != 5 || full.Overflow.Prompt < 5 || !full.Permanent {
+		if _, err := ask(5); !errors.As(err, &full) || full.Overflow == nil || full.Overflow.Limit != 5 ||
+			full.Overflow.Prompt < 5 || !full.Permanent {
 			t.Fatalf("a prompt that does not fit: %v", err)
 		}
 	}
@@ -46,13 +49,15 @@ func TestFullPromptsAreNoFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer answer.Done()
-	if turn := s.Turns(); len(turn) != 1 || answer.Turn.PromptTokens != len(turn[0].Prompt) || answer.ContextLimit != 0 {
+	if turn := s.Turns(); len(turn) != 1 || answer.Turn.PromptTokens != len(turn[0].Prompt) ||
+		answer.ContextLimit != 0 {
 		t.Errorf("the server sampled %d turns, and the last is %+v", len(turn), answer.Turn)
 	}
 }
 
-// TestVersionsOfPieces: what is recorded of an answer under way keeps the version that it was asked for by name, and the rest has its own. Without a stated version the rest has the one that the
-// run pins, as a whole turn has; a server that reports another one in the end is still found out.
+// TestVersionsOfPieces: what is recorded of an answer under way keeps the version that it was asked
+// for by name, and the rest has its own. Without a stated version the rest has the one that the run
+// pins, as a whole turn has; a server that reports another one in the end is still found out.
 func TestVersionsOfPieces(t *testing.T) {
 	for name, c := range map[string]struct {
 		pinned *int64
@@ -61,17 +66,23 @@ func TestVersionsOfPieces(t *testing.T) {
 		want   []events.VersionSpan
 		wrong  string
 	}{
-		"by name":         {nil, "7", 2, []events.VersionSpan{{Version: 2, End: 16}, {Version: 3, Start: 16, End: 1 << 20}}, ""},
-		"pinned":          {new(int64(7)), "7", runfile.UnknownVersion, nil, ""},
-		"pinned, untold":  {new(int64(7)), "default", runfile.UnknownVersion, nil, ""},
-		"pinned, another": {new(int64(7)), "8", runfile.UnknownVersion, nil, "serves version 7 and then version 8 of p; the run pins version 7"},
+		"by name": {nil, "7", 2, []events.VersionSpan{{Version: 2, End: 16},
+			{Version: 3, Start: 16, End: 1 << 20}}, ""},
+		"pinned":         {new(int64(7)), "7", runfile.UnknownVersion, nil, ""},
+		"pinned, untold": {new(int64(7)), "default", runfile.UnknownVersion, nil, ""},
+		"pinned, another": {new(int64(7)), "8", runfile.UnknownVersion, nil,
+			"serves version 7 and then version 8 of p; the run pins version 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := tokenstest.New(t, "Qwen3", func(string) (string, string) { return strings.Repeat("so we go ", 10) + ".", "" })
+			s := tokenstest.New(t, "Qwen3", func(string) (string,
+				string) {
+				return strings.Repeat("so we go ", 10) + ".", ""
+			})
 			s.Change = func(path string, answer map[string]any) {
 				if list, is := answer["choices"].([]any); is && strings.HasSuffix(path, "/generate") {
 					choice := list[0].(map[string]any)
-					choice["weight_versions"] = []any{map[string]any{"version": c.says, "start": 0, "end": len(choice["token_ids"].([]int32))}}
+					choice["weight_versions"] = []any{map[string]any{"version": c.says, "start": 0,
+						"end": len(choice["token_ids"].([]int32))}}
 				}
 			}
 			cuts := []int{16}
@@ -89,15 +100,21 @@ func TestVersionsOfPieces(t *testing.T) {
 			isPublished(t, f, 3)
 			var begun *events.UnderWay
 			ask := func(version int64) (*Answer, error) {
-				said(t, f, events.WeightsActivatedType, events.WeightsActivated{Version: version, Replica: s.URL + "/v1", Model: fmt.Sprintf("p@%d", version)})
+				said(t, f, events.WeightsActivatedType,
+					events.WeightsActivated{Version: version, Replica: s.URL + "/v1",
+						Model: fmt.Sprintf("p@%d", version)})
 				cfg := runfile.DefaultRunConfig()
-				cfg.Policy, cfg.Endpoint, cfg.EndpointAPI, cfg.PolicyVersion = "p", s.URL+"/v1", runfile.APITokens, c.pinned
+				cfg.Policy, cfg.Endpoint, cfg.EndpointAPI, cfg.PolicyVersion = "p", s.URL+"/v1",
+					runfile.APITokens, c.pinned
 				return f.Complete(t.Context(), Call{
-					Run: "r", Config: &cfg, Affinity: "a", Sampling: cfg.Sampling, Version: cfg.AssumedVersion(), Until: time.Now(),
+					Run: "r", Config: &cfg, Affinity: "a", Sampling: cfg.Sampling,
+					Version: cfg.AssumedVersion(), Until: time.Now(),
 					Tokens: func(model string) inference.Conversation {
 						return inference.Conversation{
-							Request: inference.Request{Model: model, Messages: []inference.Message{{Role: "user", Content: "Go."}}, Sample: inference.NewSample(cfg.Sampling), Logprobs: true},
-							Begun:   begun, Piece: func(_ context.Context, p events.PieceSampled) (err error) {
+							Request: inference.Request{Model: model,
+								Messages: []inference.Message{{Role: "user", Content: "Go."}},
+								Sample:   inference.NewSample(cfg.Sampling), Logprobs: true},
+							Begun: begun, Piece: func(_ context.Context, p events.PieceSampled) (err error) {
 								begun, err = begun.Add(p)
 								return err
 							},
@@ -105,7 +122,8 @@ func TestVersionsOfPieces(t *testing.T) {
 					},
 				})
 			}
-			if _, err := ask(2); err == nil || begun == nil || len(begun.TokenIDs) != 16 || len(begun.Versions) != 1 || begun.Versions[0].Version != c.pieces {
+			if _, err := ask(2); err == nil || begun == nil || len(begun.TokenIDs) != 16 || len(begun.Versions) != 1 ||
+				begun.Versions[0].Version != c.pieces {
 				t.Fatalf("recorded are %+v: %v", begun, err)
 			}
 			answer, err := ask(3)
@@ -123,8 +141,10 @@ func TestVersionsOfPieces(t *testing.T) {
 			for i := range c.want {
 				c.want[i].End = min(c.want[i].End, len(turn.TokenIDs))
 			}
-			if !slices.Equal(turn.VersionSpans, c.want) || c.pinned != nil && turn.PolicyVersion != *c.pinned || len(turn.TokenIDs) <= 16 {
-				t.Errorf("%d tokens have the versions %+v, the oldest %d", len(turn.TokenIDs), turn.VersionSpans, turn.PolicyVersion)
+			if !slices.Equal(turn.VersionSpans, c.want) || c.pinned != nil && turn.PolicyVersion != *c.pinned ||
+				len(turn.TokenIDs) <= 16 {
+				t.Errorf("%d tokens have the versions %+v, the oldest %d", len(turn.TokenIDs),
+					turn.VersionSpans, turn.PolicyVersion)
 			}
 		})
 	}

@@ -13,17 +13,20 @@ import (
 // spanned is an answer of two tokens with the version of each.
 func spanned(first, second string) string {
 	return `{"prompt_token_ids":[1],"choices":[{"finish_reason":"stop","message":{"content":"a"},"token_ids":[2,3],"logprobs":{"content":[{"logprob":-1},{"logprob":-1}]},` +
-		`"weight_versions":[{"version":"` + first + `","start":0,"end":1},{"version":"` + second + `","start":1,"end":2}]}]}`
+		`"weight_versions":[{"version":"` + first + `","start":0,"end":1},{"version":"` + second +
+		`","start":1,"end":2}]}]}`
 }
 
-// TestPinnedSpans: a run that pins a version takes no turn of which a part is of another one, whichever part that is.
+// TestPinnedSpans: a run that pins a version takes no turn of which a part is of another
+// one, whichever part that is.
 func TestPinnedSpans(t *testing.T) {
 	for name, c := range map[string]struct{ body, says string }{
 		"the pinned one":    {spanned("7", "7"), ""},
 		"a new one at last": {spanned("7", "8"), "serves version 7 and then version 8 of p; the run pins version 7"},
 		"an old one first":  {spanned("6", "7"), "serves version 6 and then version 7 of p"},
 		"no known one":      {spanned("default", "default"), ""},
-		"a gap":             {strings.Replace(spanned("7", "7"), `"start":1`, `"start":2`, 1), "serves version -1 of p"},
+		"a gap": {strings.Replace(spanned("7", "7"), `"start":1`, `"start":2`, 1),
+			"serves version -1 of p"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			servers, _ := newFarm(t, map[string]func(int, time.Duration) reply{"a": always(reply{body: c.body})}, nil)
@@ -40,7 +43,8 @@ func TestPinnedSpans(t *testing.T) {
 	}
 }
 
-// TestAborted: a turn that the server aborted is none, and no failed try: it is asked for again. The server is as well as before, and asked for as much.
+// TestAborted: a turn that the server aborted is none, and no failed try: it is asked for again.
+// The server is as well as before, and asked for as much.
 func TestAborted(t *testing.T) {
 	const abort = `{"choices":[{"finish_reason":"abort","message":{"content":"ha"}}]}`
 	synctest.Test(t, func(t *testing.T) {

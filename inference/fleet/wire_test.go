@@ -16,8 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// wire is a farm's host "a" behind HTTP, on connections in memory: what the client's transport makes of resets, restarts and bodies that come slowly is its own, and the
-// clock is the test's.
+// wire is a farm's host "a" behind HTTP, on connections in memory: what the client's transport
+// makes of resets, restarts and bodies that come slowly is its own, and the clock is the test's.
 type wire struct {
 	*farm
 	transport *http.Transport
@@ -138,7 +138,8 @@ func (w *wire) say(to http.ResponseWriter, r *http.Request, says reply) bool {
 		if says.drips > 0 && !retry.Sleep(r.Context(), says.drips) {
 			return false
 		}
-		if _, err := io.WriteString(to, says.body[sent:sent+step]); err != nil || http.NewResponseController(to).Flush() != nil {
+		if _, err := io.WriteString(to, says.body[sent:sent+step]); err != nil ||
+			http.NewResponseController(to).Flush() != nil {
 			return false
 		}
 	}

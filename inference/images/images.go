@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Read describes an image as the blob that it will be. It is what its header says, whatever it was called.
+// Read describes an image as the blob that it will be. It is what its header
+// says, whatever it was called.
 func Read(data []byte) (storage.Image, error) {
 	if len(data) > storage.MaxImage {
 		return storage.Image{}, fmt.Errorf("an image of %d bytes, at most %d", len(data), storage.MaxImage)
@@ -25,7 +26,8 @@ func Read(data []byte) (storage.Image, error) {
 	case err != nil:
 		return storage.Image{}, err
 	case width < 1 || height < 1 || width > storage.MaxImageSide || height > storage.MaxImageSide:
-		return storage.Image{}, fmt.Errorf("an image of %d by %d pixels, want 1 to %d each way", width, height, storage.MaxImageSide)
+		return storage.Image{}, fmt.Errorf("an image of %d by %d pixels, want 1 to %d each way", width,
+			height, storage.MaxImageSide)
 	}
 	digest := storage.Digest(data)
 	return storage.Image{
@@ -40,7 +42,8 @@ func header(data []byte) (kind string, width, height int, err error) {
 	}
 	said, kind, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil || !slices.Contains(storage.MediaTypes, "image/"+kind) {
-		return "", 0, 0, fmt.Errorf("no image that is known by its header: want %s", strings.Join(storage.MediaTypes, ", "))
+		return "", 0, 0, fmt.Errorf("no image that is known by its header: want %s",
+			strings.Join(storage.MediaTypes, ", "))
 	}
 	return kind, said.Width, said.Height, nil
 }

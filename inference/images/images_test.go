@@ -26,7 +26,8 @@ var webps = []string{
 func file(t testing.TB, width, height int, encode func(io.Writer, image.Image) error) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := encode(&b, image.NewPaletted(image.Rect(0, 0, width, height), color.Palette{color.Black, color.White})); err != nil {
+	if err := encode(&b, image.NewPaletted(image.Rect(0, 0, width, height),
+		color.Palette{color.Black, color.White})); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -37,7 +38,8 @@ func asJPEG(w io.Writer, m image.Image) error { return jpeg.Encode(w, m, nil) }
 
 func TestRead(t *testing.T) {
 	files := map[string][][]byte{
-		"image/png": {file(t, 3, 2, png.Encode)}, "image/gif": {file(t, 3, 2, asGIF)}, "image/jpeg": {file(t, 3, 2, asJPEG)},
+		"image/png": {file(t, 3, 2, png.Encode)}, "image/gif": {file(t, 3, 2, asGIF)},
+		"image/jpeg": {file(t, 3, 2, asJPEG)},
 	}
 	for _, text := range webps {
 		data, err := base64.StdEncoding.DecodeString(text)
@@ -50,7 +52,8 @@ func TestRead(t *testing.T) {
 		for _, data := range list {
 			got, err := images.Read(data)
 			digest := storage.Digest(data)
-			want := storage.Image{Ref: storage.Ref{Key: storage.BlobKey(digest), SHA256: digest, Size: int64(len(data))}, MediaType: kind, Width: 3, Height: 2}
+			want := storage.Image{Ref: storage.Ref{Key: storage.BlobKey(digest), SHA256: digest,
+				Size: int64(len(data))}, MediaType: kind, Width: 3, Height: 2}
 			if err != nil || got != want {
 				t.Errorf("%s: %+v, %v; want %+v", kind, got, err, want)
 			}
@@ -61,7 +64,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadRefuses: what is no image of the four kinds is none, and sides are bounded, whatever stands behind the header.
+// TestReadRefuses: what is no image of the four kinds is none, and sides are bounded, whatever
+// stands behind the header.
 func TestReadRefuses(t *testing.T) {
 	wide := file(t, storage.MaxImageSide, 1, png.Encode)
 	if _, err := images.Read(wide); err != nil {
@@ -80,8 +84,9 @@ func TestReadRefuses(t *testing.T) {
 		"no frame":     {[]byte("RIFF\x00\x00\x00\x00WEBPVP8 " + strings.Repeat("\x00", 20)), "no image"},
 		"too wide":     {file(t, storage.MaxImageSide+1, 1, png.Encode), "pixels"},
 		"too high":     {file(t, 1, storage.MaxImageSide+1, asJPEG), "pixels"},
-		"no width":     {[]byte("RIFF\x00\x00\x00\x00WEBPVP8 \x00\x00\x00\x00\x00\x00\x00\x9d\x01\x2a\x00\x00\x00\x00"), "pixels"},
-		"too large":    {append(wide, make([]byte, storage.MaxImage)...), "at most"},
+		"no width": {[]byte("RIFF\x00\x00\x00\x00WEBPVP8 \x00\x00\x00\x00\x00\x00\x00\x9d\x01\x2a\x00\x00\x00\x00"),
+			"pixels"},
+		"too large": {append(wide, make([]byte, storage.MaxImage)...), "at most"},
 	} {
 		if got, err := images.Read(c.data); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %+v, %v, want %q", name, got, err, c.want)

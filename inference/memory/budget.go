@@ -1,4 +1,5 @@
-// Package memory bounds the memory that a process spends on requests and answers, whose size somebody else decides.
+// Package memory bounds the memory that a process spends on requests and answers, whose
+// size somebody else decides.
 package memory
 
 import (
@@ -15,9 +16,10 @@ var ErrTooLarge = errors.New("too large")
 // ErrSpent says that the budget was spent for as long as a share waits.
 var ErrSpent = errors.New("the memory is spent")
 
-// Budget is a number of bytes that shares are taken of. Shares grow while they are read, so each holds something while it waits for
-// more, and all together could wait for ever. A part of the budget is therefore kept for one share at a time: the share that has it can
-// grow as far as any may, ends, and leaves that part to the next one.
+// Budget is a number of bytes that shares are taken of. Shares grow while they are read, so each
+// holds something while it waits for more, and all together could wait for ever. A part of the
+// budget is therefore kept for one share at a time: the share that has it can grow as far as any
+// may, ends, and leaves that part to the next one.
 type Budget struct {
 	// Wait is how long a share waits for more; 0: as long as its context lets it.
 	Wait time.Duration
@@ -33,13 +35,15 @@ type Budget struct {
 	waiting []*waiter
 }
 
-// New makes a budget of total bytes, of which one share may have most. most must be smaller than total.
+// New makes a budget of total bytes, of which one share may have most. most
+// must be smaller than total.
 func New(total, most int64) *Budget {
 	rest := total - most
 	return &Budget{most: most, rest: rest, perTenant: rest / 2, tenants: map[string]int64{}}
 }
 
-// Share is what one request or answer takes of the budget. It is used by one goroutine at a time. A nil Share takes nothing.
+// Share is what one request or answer takes of the budget. It is used by one goroutine at a time. A
+// nil Share takes nothing.
 type Share struct {
 	budget *Budget
 	tenant string
@@ -64,7 +68,8 @@ func (s *Share) Waited() time.Duration {
 	return s.waited
 }
 
-// Grow takes n bytes more, and waits until there are as many. Its error is ErrTooLarge, ErrSpent or the context's.
+// Grow takes n bytes more, and waits until there are as many. Its error is ErrTooLarge,
+// ErrSpent or the context's.
 func (s *Share) Grow(ctx context.Context, n int64) error {
 	if s == nil {
 		return nil

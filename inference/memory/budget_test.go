@@ -43,7 +43,8 @@ func waits(t *testing.T, what string, done <-chan error) {
 	}
 }
 
-// TestAllThatHoldAndWait: where everybody holds some and needs more, one at a time gets it, and in the end all have.
+// TestAllThatHoldAndWait: where everybody holds some and needs more, one at a time gets it,
+// and in the end all have.
 func TestAllThatHoldAndWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(100, 40) // 60 for all, 30 of one tenant
@@ -93,7 +94,8 @@ func TestWaited(t *testing.T) {
 	})
 }
 
-// TestTenantLeavesHalf: one tenant has at most half, the kept part apart, and another one finds room at once.
+// TestTenantLeavesHalf: one tenant has at most half, the kept part apart, and
+// another one finds room at once.
 func TestTenantLeavesHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(100, 40)
@@ -111,7 +113,8 @@ func TestTenantLeavesHalf(t *testing.T) {
 		}
 		b.Wait = time.Minute
 		began := time.Now()
-		if err := b.Share("greedy").Grow(t.Context(), 1); !errors.Is(err, ErrSpent) || time.Since(began) != time.Minute {
+		if err := b.Share("greedy").Grow(t.Context(), 1); !errors.Is(err, ErrSpent) ||
+			time.Since(began) != time.Minute {
 			t.Errorf("after %s it is told %v", time.Since(began), err)
 		}
 		if len(b.waiting) != 0 {
@@ -132,7 +135,8 @@ func TestRead(t *testing.T) {
 				t.Fatalf("of %d bytes, %d by the sender, come %d: %v", size, said, len(got), err)
 			}
 			if s.size != int64(cap(got)) || b.used != s.size {
-				t.Errorf("of %d bytes the share has %d, the budget %d, and the buffer %d", size, s.size, b.used, cap(got))
+				t.Errorf("of %d bytes the share has %d, the budget %d, and the buffer %d", size,
+					s.size, b.used, cap(got))
 			}
 			if said == size && size > 0 && cap(got) > size+1 {
 				t.Errorf("of %d bytes, as the sender says, the buffer has %d", size, cap(got))
@@ -140,27 +144,34 @@ func TestRead(t *testing.T) {
 		}
 		for _, said := range []int{0, size} {
 			s := New(10<<20, 4<<20).Share("p")
-			if _, err := s.Read(t.Context(), strings.NewReader(strings.Repeat("x", size+1)), int64(said), int64(size)); !errors.Is(err, ErrLong) {
+			if _, err := s.Read(t.Context(), strings.NewReader(strings.Repeat("x", size+1)), int64(said),
+				int64(size)); !errors.Is(err, ErrLong) {
 				t.Errorf("a byte more than %d, of which the sender says %d: %v", size, said, err)
 			}
 		}
 		s := New(10<<20, 4<<20).Share("p")
-		if _, err := s.Read(t.Context(), iotest.ErrReader(errors.New("it is read")), int64(size)+1, int64(size)); !errors.Is(err, ErrLong) || s.size > 0 {
-			t.Errorf("a sender that says %d bytes, where %d are too many: %v, and %d bytes are held", size+1, size+1, err, s.size)
+		if _, err := s.Read(t.Context(), iotest.ErrReader(errors.New("it is read")), int64(size)+1,
+			int64(size)); !errors.Is(err, ErrLong) || s.size > 0 {
+			t.Errorf("a sender that says %d bytes, where %d are too many: %v, and %d bytes are held", size+1, size+1,
+				err, s.size)
 		}
 	}
 	b := New(1<<20, 1<<19)
-	if _, err := b.Share("p").Read(t.Context(), strings.NewReader(strings.Repeat("x", 1<<20)), 1<<20, 1<<20); !errors.Is(err, ErrTooLarge) {
+	if _, err := b.Share("p").Read(t.Context(), strings.NewReader(strings.Repeat("x", 1<<20)), 1<<20,
+		1<<20); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a text that no share can hold: %v", err)
 	}
 }
 
-// TestLines: lines are those of the text, and the share holds as much as their buffer, before that is made.
+// TestLines: lines are those of the text, and the share holds as much as their
+// buffer, before that is made.
 func TestLines(t *testing.T) {
 	long := strings.Repeat("x", 5*first)
 	want := []string{"a", "", "b", long, strings.Repeat("y", first), "end"}
 	text := strings.Replace(strings.Join(want, "\n"), "b\n", "b\r\n", 1)
-	for name, r := range map[string]io.Reader{"whole": strings.NewReader(text), "halves": iotest.HalfReader(strings.NewReader(text)), "with its end": iotest.DataErrReader(strings.NewReader(text))} {
+	for name, r := range map[string]io.Reader{"whole": strings.NewReader(text),
+		"halves":       iotest.HalfReader(strings.NewReader(text)),
+		"with its end": iotest.DataErrReader(strings.NewReader(text))} {
 		s := New(10<<20, 4<<20).Share("p")
 		lines := s.Lines(r, int64(len(long)))
 		for i, want := range want {
@@ -184,12 +195,15 @@ func TestLines(t *testing.T) {
 	}{int64(len(long)): {4 << 20, nil}, int64(len(long)) - 1: {4 << 20, ErrLong}, 1 << 20: {4 * first, ErrTooLarge}} {
 		s := New(10<<20, c.budget).Share("p")
 		lines := s.Lines(strings.NewReader(long+"\n"), most)
-		if _, err := lines.Next(t.Context()); !errors.Is(err, c.want) || s.size != int64(len(lines.buf)) || s.size > c.budget {
-			t.Errorf("a line of %d bytes, where %d are allowed and the share may have %d: %v, and %d bytes are held", len(long), most, c.budget, err, s.size)
+		if _, err := lines.Next(t.Context()); !errors.Is(err, c.want) ||
+			s.size != int64(len(lines.buf)) || s.size > c.budget {
+			t.Errorf("a line of %d bytes, where %d are allowed and the share may have %d: %v, and %d bytes are held",
+				len(long), most, c.budget, err, s.size)
 		}
 	}
 	broken := errors.New("broken")
-	lines := New(10<<20, 4<<20).Share("p").Lines(io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(broken)), 100)
+	lines := New(10<<20, 4<<20).Share("p").Lines(io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(broken)),
+		100)
 	for _, want := range []error{nil, broken, broken} {
 		if _, err := lines.Next(t.Context()); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
@@ -199,7 +213,8 @@ func TestLines(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	for text, want := range map[string]int64{
-		``: 0, `1`: 0, `[1,2]`: 2, `[{},{}]`: 4, `{"a":"[,{","b":[]}`: 3, `["\",[",1]`: 2, `["\\",1]`: 2, `"\\\",",[`: 2,
+		``: 0, `1`: 0, `[1,2]`: 2, `[{},{}]`: 4, `{"a":"[,{","b":[]}`: 3, `["\",[",1]`: 2,
+		`["\\",1]`: 2, `"\\\",",[`: 2,
 	} {
 		t.Run(text, func(t *testing.T) {
 			if got := Values([]byte(text)); got != want {

@@ -7,17 +7,21 @@ import (
 	"io"
 )
 
-// first is the size of the buffer that a text of unknown length is read into at first, in bytes. It doubles when it is full.
+// first is the size of the buffer that a text of unknown length is read into at first, in bytes. It
+// doubles when it is full.
 const first = 16 << 10
 
-// declared bounds the buffer that is made for a length which a sender has stated and not sent yet, in bytes: who sends slowly holds about what he has sent.
+// declared bounds the buffer that is made for a length which a sender has stated and not sent yet,
+// in bytes: who sends slowly holds about what he has sent.
 const declared = 4 << 20
 
 // ErrLong says that a text is longer than it may be.
 var ErrLong = errors.New("too long")
 
-// Read reads a text of at most most bytes, and takes its buffer of the share before it makes it. length is how long the sender says that it is, 0 or less where it does not say: one buffer
-// of that size is made, if it is not larger than declared, and none is thrown away. Its error is ErrLong, that of Grow, or the reader's.
+// Read reads a text of at most most bytes, and takes its buffer of the share before it makes it.
+// length is how long the sender says that it is, 0 or less where it does not say: one buffer of
+// that size is made, if it is not larger than declared, and none is thrown away. Its error is
+// ErrLong, that of Grow, or the reader's.
 func (s *Share) Read(ctx context.Context, r io.Reader, length, most int64) ([]byte, error) {
 	if length > most {
 		return nil, ErrLong
@@ -59,15 +63,18 @@ type Lines struct {
 	r     io.Reader
 	most  int64
 	buf   []byte
-	// from and to are where what was read and not given begins and ends, and seen up to where it has no end of a line.
+	// from and to are where what was read and not given begins and ends, and seen up to where
+	// it has no end of a line.
 	from, seen, to int
 	err            error // the reader's
 }
 
-// Lines reads a text by lines of at most most bytes. It takes its buffer of the share before it makes it.
+// Lines reads a text by lines of at most most bytes. It takes its buffer of the
+// share before it makes it.
 func (s *Share) Lines(r io.Reader, most int64) *Lines { return &Lines{share: s, r: r, most: most} }
 
-// Next is the next line without its end, until the call after it. Its error is io.EOF behind the last one, ErrLong, that of Grow, or the reader's.
+// Next is the next line without its end, until the call after it. Its error is io.EOF behind the
+// last one, ErrLong, that of Grow, or the reader's.
 func (l *Lines) Next(ctx context.Context) ([]byte, error) {
 	if l.from == l.to && len(l.buf) > first {
 		l.End() // for one long line
@@ -123,7 +130,8 @@ func (l *Lines) End() {
 	l.buf, l.from, l.seen, l.to = nil, 0, 0, 0
 }
 
-// Values is an upper bound of how many values a JSON text has within others, without reading it: they cost memory however short they are.
+// Values is an upper bound of how many values a JSON text has within others, without reading it:
+// they cost memory however short they are.
 func Values(text []byte) (n int64) {
 	for {
 		open := bytes.IndexByte(text, '"')

@@ -25,8 +25,8 @@ type Distribution struct {
 	Truncation  Verdict `json:"truncation"` // by top_p, top_k, min_p and penalties
 }
 
-// Wrong names the settings of a run for which the log-probabilities are wrong: an importance ratio would be taken to another distribution than
-// the one that was sampled.
+// Wrong names the settings of a run for which the log-probabilities are wrong: an importance ratio
+// would be taken to another distribution than the one that was sampled.
 func (d Distribution) Wrong(s runfile.Sampling) (names []string) {
 	if d.Temperature == Raw && s.Temperature != 1 {
 		names = append(names, "temperature")
@@ -37,14 +37,16 @@ func (d Distribution) Wrong(s runfile.Sampling) (names []string) {
 	return names
 }
 
-// coldTemperature is low enough to tell its distribution from that of temperature 1: differences of log-probabilities double.
+// coldTemperature is low enough to tell its distribution from that of temperature 1: differences of
+// log-probabilities double.
 const coldTemperature = 0.5
 
 // alternatives is how many tokens are asked for at the first position.
 const alternatives = 5
 
-// Measure asks for the first token of the same answer three times: plainly, at another temperature, and with all tokens but one cut off. Its error is
-// the *inference.Failure of the first of them; that a server refuses the others leaves their verdict unknown.
+// Measure asks for the first token of the same answer three times: plainly, at another temperature,
+// and with all tokens but one cut off. Its error is the *inference.Failure of the first of them;
+// that a server refuses the others leaves their verdict unknown.
 func Measure(ctx context.Context, ask Ask, model string) (Distribution, error) {
 	d := Distribution{Unknown, Unknown}
 	plain := runfile.NeutralSampling()
@@ -71,7 +73,8 @@ func firstToken(ctx context.Context, ask Ask, model string, s runfile.Sampling) 
 	answer, err := ask(ctx, inference.Request{
 		Model: model, Messages: []inference.Message{{Role: "user", Content: "Write one word, whichever you like."}},
 		Sample: inference.NewSample(s), Logprobs: true, TopLogprobs: alternatives,
-		ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true, // as turns are asked for
+		// as turns are asked for
+		ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true,
 	})
 	if err != nil {
 		return nil, err
@@ -98,8 +101,8 @@ func firstToken(ctx context.Context, ask Ask, model string, s runfile.Sampling) 
 	return tokens, nil
 }
 
-// temperatureOf compares the largest difference between two tokens that both answers have: the same for raw log-probabilities, and divided by the
-// temperature for processed ones.
+// temperatureOf compares the largest difference between two tokens that both answers have: the same
+// for raw log-probabilities, and divided by the temperature for processed ones.
 func temperatureOf(base, cold map[string]float64) Verdict {
 	var before, after float64
 	for a := range base {
@@ -123,7 +126,8 @@ func temperatureOf(base, cold map[string]float64) Verdict {
 	return Unknown
 }
 
-// truncationOf looks at what is left when one token alone may be sampled: it is certain, unless the log-probabilities are raw.
+// truncationOf looks at what is left when one token alone may be sampled: it is certain, unless the
+// log-probabilities are raw.
 func truncationOf(base, single map[string]float64) Verdict {
 	if len(base) < 2 || len(single) == 0 {
 		return Unknown

@@ -1,4 +1,5 @@
-// Package probe finds out what an inference server gives of what training needs, before a run burns inference on it.
+// Package probe finds out what an inference server gives of what training needs, before a
+// run burns inference on it.
 package probe
 
 import (
@@ -55,8 +56,9 @@ func (p *prober) add(level, check, do, format string, args ...any) {
 	p.findings = append(p.findings, Finding{check, level, fmt.Sprintf(format, args...), do})
 }
 
-// Server asks a server for two turns with a tool, and for the distribution of its log-probabilities, as a run with such sampling would. The findings
-// begin with "endpoint"; where that is trouble there are no others.
+// Server asks a server for two turns with a tool, and for the distribution of its
+// log-probabilities, as a run with such sampling would. The findings begin with "endpoint"; where
+// that is trouble there are no others.
 func Server(ctx context.Context, ask Ask, model string, s runfile.Sampling) []Finding {
 	p := &prober{ask: ask, model: model, sampling: s}
 	messages := question()
@@ -100,12 +102,15 @@ func (p *prober) request(messages []inference.Message, choice string) inference.
 	s := p.sampling
 	s.MaxTokens = min(s.MaxTokens, maxTokens)
 	return inference.Request{
-		Model: p.model, Messages: messages, Sample: inference.NewSample(s), Seed: inference.NewSeed(s, 1), Extra: s.ExtraBody, ToolChoice: choice,
+		Model: p.model, Messages: messages, Sample: inference.NewSample(s), Seed: inference.NewSeed(s, 1),
+		Extra: s.ExtraBody, ToolChoice: choice,
 		Tools: []inference.Tool{{Type: "function", Function: inference.Description{
 			Name: "list_dir", Description: "List the files of a folder.",
-			Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}`),
+			Parameters: json.RawMessage(
+				`{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}`),
 		}}},
-		Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true,
+		Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true,
+		ReturnWeightVersions: true,
 	}
 }
 
@@ -117,7 +122,8 @@ func (p *prober) failed(err error) {
 		switch text := strings.ToLower(f.Error()); {
 		case f.Status == 401 || f.Status == 403:
 			do = "give the server's key, in RONDO_ENDPOINT_API_KEY or by --endpoint-keys"
-		case strings.Contains(text, "tool-call-parser") || strings.Contains(text, "tool choice") || strings.Contains(text, "--jinja"):
+		case strings.Contains(text, "tool-call-parser") || strings.Contains(text, "tool choice") ||
+			strings.Contains(text, "--jinja"):
 			p.add(Trouble, "tools", advice[events.LackTools], "the server refuses requests with tools: %.300s", f)
 			return
 		}
@@ -137,36 +143,45 @@ func (p *prober) tokens(turn events.TurnSampled, err error) {
 		{events.LackLogprobs, "logprobs", "the log-probabilities of the sampled tokens"},
 	} {
 		if slices.Contains(turn.Lacks, check.lack) {
-			p.add(Trouble, check.name, advice[check.lack], "the server does not give %s (%s): nothing can be trained on", check.what, check.lack)
+			p.add(Trouble, check.name, advice[check.lack],
+				"the server does not give %s (%s): nothing can be trained on", check.what, check.lack)
 			continue
 		}
 		p.add(OK, check.name, "", "the server gives %s", check.what)
 	}
 	if turn.TokensEstimated {
-		p.add(Warning, "usage", "let the server answer with usage", "the server counts no tokens: limits and budgets by tokens count one for each %d bytes of text", events.BytesPerToken)
+		p.add(Warning, "usage", "let the server answer with usage",
+			"the server counts no tokens: limits and budgets by tokens count one for each %d bytes of text",
+			events.BytesPerToken)
 	}
 	if !turn.TextOnly {
-		p.add(OK, "usage", "", "it agrees with the tokens: %d of the prompt, %d sampled", turn.PromptTokens, turn.CompletionTokens)
+		p.add(OK, "usage", "", "it agrees with the tokens: %d of the prompt, %d sampled", turn.PromptTokens,
+			turn.CompletionTokens)
 	}
 }
 
 // tools looks whether the server reads the model's tool calls. A model that calls none is made to.
-func (p *prober) tools(ctx context.Context, messages []inference.Message, first *inference.Response, turn events.TurnSampled) {
+func (p *prober) tools(ctx context.Context, messages []inference.Message, first *inference.Response,
+	turn events.TurnSampled) {
 	switch {
 	case len(turn.ToolCalls) > 0:
 		p.add(OK, "tools", "", "the model called %s, and the server parsed it", turn.ToolCalls[0].Name)
 		return
 	case slices.Contains(turn.Lacks, events.LackTools):
-		p.add(Trouble, "tools", advice[events.LackTools], "the server leaves the model's tool calls in the text: %.80q", turn.Content)
+		p.add(Trouble, "tools", advice[events.LackTools],
+			"the server leaves the model's tool calls in the text: %.80q", turn.Content)
 		return
 	}
 	forced, err := p.turn(ctx, messages, "required")
 	if err == nil && len(forced.Choices[0].Message.ToolCalls) > 0 {
-		p.add(Warning, "tools", "see whether the model was trained to use tools, and whether its chat template offers them", "the model called no tool by itself; made to, it did, and the server parsed it")
+		p.add(Warning, "tools",
+			"see whether the model was trained to use tools, and whether its chat template offers them",
+			"the model called no tool by itself; made to, it did, and the server parsed it")
 		return
 	}
-	p.add(Warning, "tools", advice[events.LackTools]+"; then see whether the model was trained to use tools", "the model called no tool, also when it was made to: "+
-		"%.80q", first.Choices[0].Message.Content)
+	p.add(Warning, "tools", advice[events.LackTools]+"; then see whether the model was trained to use tools",
+		"the model called no tool, also when it was made to: "+
+			"%.80q", first.Choices[0].Message.Content)
 }
 
 // extends looks whether a second turn's prompt begins with the tokens of the first turn.
@@ -176,7 +191,8 @@ func (p *prober) extends(ctx context.Context, messages []inference.Message, turn
 	}
 	second, err := p.turn(ctx, follow(messages, turn), "")
 	if err != nil {
-		p.add(Trouble, "two turns", "see that the chat template takes the model's answer and the tool's result back", "the second turn failed: %.300s", err)
+		p.add(Trouble, "two turns", "see that the chat template takes the model's answer and the tool's result back",
+			"the second turn failed: %.300s", err)
 		return
 	}
 	_, after, err := second.Turn(1, 0, time.Now())
@@ -190,7 +206,8 @@ func (p *prober) extends(ctx context.Context, messages []inference.Message, turn
 		same++
 	}
 	if same < len(known) {
-		p.add(Warning, "two turns", "use a chat template that keeps reasoning and tool calls as they were sampled; until then every turn is a sample of its own, and its prompt is computed again",
+		p.add(Warning, "two turns",
+			"use a chat template that keeps reasoning and tool calls as they were sampled; until then every turn is a sample of its own, and its prompt is computed again",
 			"the second turn's prompt repeats %d of the first turn's %d tokens and then differs", same, len(known))
 		return
 	}
@@ -222,11 +239,16 @@ func (p *prober) distribution(ctx context.Context) {
 	wrong := d.Wrong(p.sampling)
 	switch {
 	case len(wrong) > 0:
-		p.add(Trouble, "distribution", processedAdvice, "the log-probabilities are those of the raw model, but the run samples with another %s: it would train on wrong ratios", strings.Join(wrong, ", "))
+		p.add(Trouble, "distribution", processedAdvice,
+			"the log-probabilities are those of the raw model, but the run samples with another %s: it would train on wrong ratios",
+			strings.Join(wrong, ", "))
 	case d.Temperature == Raw || d.Truncation == Raw:
-		p.add(Warning, "distribution", processedAdvice, "log-probabilities: temperature %s, top_p, top_k and penalties %s. They are right for neutral sampling only", d.Temperature, d.Truncation)
+		p.add(Warning, "distribution", processedAdvice,
+			"log-probabilities: temperature %s, top_p, top_k and penalties %s. They are right for neutral sampling only",
+			d.Temperature, d.Truncation)
 	case d.Temperature == Unknown || d.Truncation == Unknown:
-		p.add(Warning, "distribution", "compare by hand, or sample with neutral settings", "log-probabilities: temperature %s, top_p, top_k and penalties %s", d.Temperature, d.Truncation)
+		p.add(Warning, "distribution", "compare by hand, or sample with neutral settings",
+			"log-probabilities: temperature %s, top_p, top_k and penalties %s", d.Temperature, d.Truncation)
 	default:
 		p.add(OK, "distribution", "", "the log-probabilities are those of the distribution that was sampled")
 	}
@@ -238,7 +260,8 @@ func (p *prober) label(first *inference.Response) {
 		p.add(OK, "weights", "", "answers are labelled with version %d", version)
 		return
 	}
-	p.add(Warning, "weights", "label them where weights are loaded (vLLM 0.33: weight_version of /finish_weight_update; SGLang: that of /update_weights_from_disk), "+
-		"so that a turn's version is known",
+	p.add(Warning, "weights",
+		"label them where weights are loaded (vLLM 0.33: weight_version of /finish_weight_update; SGLang: that of /update_weights_from_disk), "+
+			"so that a turn's version is known",
 		"answers do not say which weights they were sampled with: the version of a turn is unknown")
 }

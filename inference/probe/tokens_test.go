@@ -20,9 +20,11 @@ func TestTokens(t *testing.T) {
 		level  string
 		says   string
 	}{
-		"whole":           {func(*tokenstest.Server) {}, probe.OK, "tokens of new messages"},
-		"refused":         {func(s *tokenstest.Server) { s.Refuse = http.StatusForbidden }, probe.Trouble, "--enable-scale-out"},
-		"not there":       {func(s *tokenstest.Server) { s.Refuse = http.StatusNotFound }, probe.Trouble, "--enable-scale-out"},
+		"whole": {func(*tokenstest.Server) {}, probe.OK, "tokens of new messages"},
+		"refused": {func(s *tokenstest.Server) { s.Refuse = http.StatusForbidden },
+			probe.Trouble, "--enable-scale-out"},
+		"not there": {func(s *tokenstest.Server) { s.Refuse = http.StatusNotFound },
+			probe.Trouble, "--enable-scale-out"},
 		"another history": {rewrites, probe.Warning, "a rendering of all messages"},
 		"no log-probabilities": {func(s *tokenstest.Server) {
 			s.Change = func(_ string, answer map[string]any) {
@@ -36,12 +38,14 @@ func TestTokens(t *testing.T) {
 		s.Say = func(string) (string, string) { return s.Template.Answer("Hm.", "I read.", "a"), "" }
 		c.change(s)
 		client := &inference.Client{HTTP: http.DefaultClient}
-		found := probe.Tokens(t.Context(), func(ctx context.Context, conv inference.Conversation, fit func(int) (int, *inference.Failure)) (*inference.Response, error) {
+		found := probe.Tokens(t.Context(), func(ctx context.Context, conv inference.Conversation,
+			fit func(int) (int, *inference.Failure)) (*inference.Response, error) {
 			answer, err := client.CompleteTokens(ctx, s.URL+"/v1", conv, fit)
 			answer.Done()
 			return answer, err
 		}, "m", runfile.NeutralSampling())
-		if len(found) != 1 || found[0].Level != c.level || !strings.Contains(found[0].Found, c.says) || (found[0].Do == "") != (c.level == probe.OK) {
+		if len(found) != 1 || found[0].Level != c.level || !strings.Contains(found[0].Found, c.says) ||
+			(found[0].Do == "") != (c.level == probe.OK) {
 			t.Errorf("%s: found %+v", name, found)
 		}
 	}
@@ -50,7 +54,8 @@ func TestTokens(t *testing.T) {
 // rewrites has a server put another beginning before the second prompt.
 func rewrites(s *tokenstest.Server) {
 	s.Change = func(_ string, answer map[string]any) {
-		if ids, renders := answer["token_ids"].([]int32); renders && strings.Contains(s.Tokenizer.Decode(ids), "README") {
+		if ids, renders := answer["token_ids"].([]int32); renders &&
+			strings.Contains(s.Tokenizer.Decode(ids), "README") {
 			answer["token_ids"] = slices.Concat(s.Tokenizer.Encode("A new day.", false), ids)
 		}
 	}

@@ -9,8 +9,10 @@ import (
 // object is a JSON object of an answer or of a chunk.
 type object = map[string]any
 
-// Chunks cuts the whole answer of a chat into the chunks of a stream as vLLM sends them, at places that r draws: the prompt's ids in the first one, tokens with their log-probabilities
-// beside the words, though not always in one chunk, what is said of the whole answer in the last one, and the usage behind it. Each is the data of an event.
+// Chunks cuts the whole answer of a chat into the chunks of a stream as vLLM sends them, at places
+// that r draws: the prompt's ids in the first one, tokens with their log-probabilities beside the
+// words, though not always in one chunk, what is said of the whole answer in the last one, and the
+// usage behind it. Each is the data of an event.
 func Chunks(whole []byte, r *rand.Rand) (chunks []string, err error) {
 	var body struct {
 		PromptTokenIDs json.RawMessage `json:"prompt_token_ids"`
@@ -63,7 +65,8 @@ func Chunks(whole []byte, r *rand.Rand) (chunks []string, err error) {
 	for i, c := range calls {
 		call := c.(object)
 		function := call["function"].(object)
-		add(object{}, object{"tool_calls": []any{object{"index": i, "id": call["id"], "type": "function", "function": object{"name": function["name"]}}}}, false)
+		add(object{}, object{"tool_calls": []any{object{"index": i, "id": call["id"], "type": "function",
+			"function": object{"name": function["name"]}}}}, false)
 		arguments, _ := function["arguments"].(string)
 		for part := range pieces(arguments, r) {
 			add(object{}, object{"tool_calls": []any{object{"index": i, "function": object{"arguments": part}}}}, false)

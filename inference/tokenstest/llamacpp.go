@@ -35,7 +35,8 @@ type llamaRequest struct {
 	Top       json.RawMessage `json:"top_logprobs"`
 }
 
-// LlamaCPP makes the server one of llama.cpp, as llama-cpp-python 0.3.36 ships it: what is said of its paths here stands in tools/server and common/chat.cpp there.
+// LlamaCPP makes the server one of llama.cpp, as llama-cpp-python 0.3.36 ships it: what is said of
+// its paths here stands in tools/server and common/chat.cpp there.
 func (s *Server) LlamaCPP() *Server {
 	s.engine = "llamacpp"
 	for path, answer := range map[string]func(llamaRequest) map[string]any{
@@ -43,7 +44,10 @@ func (s *Server) LlamaCPP() *Server {
 		"/tokenize": func(in llamaRequest) map[string]any {
 			return map[string]any{"tokens": s.Tokenizer.Encode(in.Content, false)}
 		},
-		"/detokenize": func(in llamaRequest) map[string]any { return map[string]any{"content": s.Tokenizer.Decode(in.Tokens)} },
+		"/detokenize": func(in llamaRequest) map[string]any {
+			return map[string]any{"content": s.Tokenizer.Decode(
+				in.Tokens)}
+		},
 		"/completion": s.completion, "/v1/chat/completions": s.continued,
 	} {
 		handle(s, path, answer)
@@ -62,7 +66,8 @@ func handle[T any](s *Server, path string, answer func(T) map[string]any) {
 	}))
 }
 
-// applyTemplate renders messages as text. A last message of the assistant's is gone on with, and not ended.
+// applyTemplate renders messages as text. A last message of the assistant's is
+// gone on with, and not ended.
 func (s *Server) applyTemplate(in llamaRequest) map[string]any {
 	text, _, why := s.llamaPrompt(in)
 	if why != "" {
@@ -96,10 +101,12 @@ func (s *Server) llamaPrompt(in llamaRequest) (text, begun, why string) {
 	return s.Template.Render(messages[:last], false) + before + begun, begun, ""
 }
 
-// completion samples. The list of probabilities ends before the text that stopped the answer, and counts that by a tokenization of its own. It lacks tokens that end within a character.
+// completion samples. The list of probabilities ends before the text that stopped the answer, and
+// counts that by a tokenization of its own. It lacks tokens that end within a character.
 func (s *Server) completion(in llamaRequest) map[string]any {
 	if len(in.Prompt) >= s.context() {
-		return map[string]any{"refused": "the request does not fit", "type": "exceed_context_size_error", "n_prompt_tokens": len(in.Prompt), "n_ctx": s.context()}
+		return map[string]any{"refused": "the request does not fit", "type": "exceed_context_size_error",
+			"n_prompt_tokens": len(in.Prompt), "n_ctx": s.context()}
 	}
 	text, finish := s.Say(s.Tokenizer.Decode(in.Prompt))
 	ids, stop, word := s.Tokenizer.Encode(text, true), "eos", ""
@@ -117,7 +124,8 @@ func (s *Server) completion(in llamaRequest) map[string]any {
 		content = strings.TrimSuffix(content, strings.TrimSpace(special))
 	}
 	answer := map[string]any{
-		"content": content, "stop_type": stop, "stopping_word": word, "tokens_evaluated": len(in.Prompt), "tokens_predicted": len(ids), "truncated": false, "tokens": []int32{},
+		"content": content, "stop_type": stop, "stopping_word": word, "tokens_evaluated": len(in.Prompt),
+		"tokens_predicted": len(ids), "truncated": false, "tokens": []int32{},
 	}
 	if in.Returns {
 		answer["tokens"] = ids
@@ -136,9 +144,11 @@ func (s *Server) completion(in llamaRequest) map[string]any {
 		top := []any{}
 		others, logprobs := Tops(id, i, in.Probs)
 		for n := range others {
-			top = append(top, map[string]any{"id": others[n], "token": "", "bytes": []int{}, "prob": float32(math.Exp(float64(logprobs[n])))})
+			top = append(top, map[string]any{"id": others[n], "token": "", "bytes": []int{},
+				"prob": float32(math.Exp(float64(logprobs[n])))})
 		}
-		entry := map[string]any{"id": id, "token": s.Tokenizer.Decode(ids[i : i+1]), "bytes": []int{}, "prob": prob, "top_probs": top}
+		entry := map[string]any{"id": id, "token": s.Tokenizer.Decode(ids[i : i+1]), "bytes": []int{},
+			"prob": prob, "top_probs": top}
 		if s.Drafts {
 			entry["prob"], entry["top_probs"] = 1, []any{}
 		}
@@ -168,7 +178,8 @@ func (s *Server) completion(in llamaRequest) map[string]any {
 // splits reports whether tokens end within a character.
 func (s *Server) splits(ids []int32) bool { return !utf8.ValidString(s.Tokenizer.Decode(ids)) }
 
-// tokenEvents have a token each, with its text, and its log-probability. There is none for a token that ends within a character: its text comes with the next one. The last event has no token.
+// tokenEvents have a token each, with its text, and its log-probability. There is none for a token
+// that ends within a character: its text comes with the next one. The last event has no token.
 func (s *Server) tokenEvents(answer map[string]any, ids []int32, list []any) (events []event) {
 	said := ""
 	for i := range ids {
@@ -177,7 +188,8 @@ func (s *Server) tokenEvents(answer map[string]any, ids []int32, list []any) (ev
 		}
 		text := s.plain(ids[:i+1])
 		body := map[string]any{
-			"index": 0, "content": strings.TrimPrefix(text, said), "tokens": ids[i : i+1], "stop": false, "id_slot": 0, "tokens_predicted": i + 1, "tokens_evaluated": answer["tokens_evaluated"],
+			"index": 0, "content": strings.TrimPrefix(text, said), "tokens": ids[i : i+1], "stop": false, "id_slot": 0,
+			"tokens_predicted": i + 1, "tokens_evaluated": answer["tokens_evaluated"],
 		}
 		if i < len(list) && !s.Drafts {
 			body["completion_probabilities"] = list[i : i+1]
@@ -203,7 +215,8 @@ func (s *Server) plain(ids []int32) string {
 	return text.String()
 }
 
-// continued goes on with an answer by one token, which is the one that a bias is given for, and reads the message.
+// continued goes on with an answer by one token, which is the one that a bias is given
+// for, and reads the message.
 func (s *Server) continued(in llamaRequest) map[string]any {
 	if len(in.Top) > 0 && !in.Logprobs {
 		return refused("top_logprobs requires logprobs to be set to true")
@@ -212,12 +225,15 @@ func (s *Server) continued(in llamaRequest) map[string]any {
 	if why != "" {
 		return refused("%s", why)
 	}
-	if len(in.Bias) != 1 || !strings.Contains(strings.Join(append(s.Template.Stop[:], "<|endoftext|>"), " "), s.Tokenizer.Decode([]int32{int32(in.Bias[0][0])})) {
+	if len(in.Bias) != 1 || !strings.Contains(strings.Join(append(s.Template.Stop[:], "<|endoftext|>"), " "),
+		s.Tokenizer.Decode([]int32{int32(in.Bias[0][0])})) {
 		begun += " and more" // a token that nobody asked for
 	}
 	message := s.Template.Read(begun)
 	if strings.Contains(message.Content, s.Template.Calls[0]) { // a call that is none
-		return map[string]any{"status": http.StatusInternalServerError, "error": map[string]any{"code": 500, "message": "The model produced output that does not match the expected peg-native format"}}
+		return map[string]any{"status": http.StatusInternalServerError,
+			"error": map[string]any{"code": 500,
+				"message": "The model produced output that does not match the expected peg-native format"}}
 	}
 	answer := map[string]any{"role": "assistant", "content": message.Content}
 	if message.Reasoning != "" {
@@ -226,5 +242,6 @@ func (s *Server) continued(in llamaRequest) map[string]any {
 	if len(message.ToolCalls) > 0 {
 		answer["tool_calls"] = message.ToolCalls
 	}
-	return map[string]any{"choices": []any{map[string]any{"index": 0, "message": answer, "finish_reason": ending(message, "length")}}}
+	return map[string]any{"choices": []any{map[string]any{"index": 0, "message": answer,
+		"finish_reason": ending(message, "length")}}}
 }

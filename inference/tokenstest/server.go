@@ -11,21 +11,26 @@ import (
 	"testing"
 )
 
-// Server is an inference server whose model is "m": vLLM, unless LlamaCPP or SGLang makes it another one.
+// Server is an inference server whose model is "m": vLLM, unless LlamaCPP or
+// SGLang makes it another one.
 type Server struct {
 	*httptest.Server
 	Template  Template
 	Tokenizer Tokenizer
-	// Say is what the model samples behind a prompt, and why it ends; "" is a stop token. "abort" ends what there is, and "paused" takes no request.
+	// Say is what the model samples behind a prompt, and why it ends; "" is a stop token. "abort"
+	// ends what there is, and "paused" takes no request.
 	Say func(prompt string) (text, finish string)
-	// Refuse answers requests for tokens with a status, as vLLM does without --enable-scale-out (403) and older versions do (404).
+	// Refuse answers requests for tokens with a status, as vLLM does without --enable-scale-out
+	// (403) and older versions do (404).
 	Refuse int
-	// Older versions, such as vLLM 0.32, render no parse_context and refuse output_mode "derender"; Oldest name tokens of log-probabilities by texts.
+	// Older versions, such as vLLM 0.32, render no parse_context and refuse output_mode "derender";
+	// Oldest name tokens of log-probabilities by texts.
 	Older, Oldest bool
 	// Change changes an answer; path is that of the request.
 	Change func(path string, answer map[string]any)
-	// Chunk is how many tokens an event of vLLM's streams has, 8 where it is 0. Cut, if set, is asked before each event, once at a time, with how many tokens were sampled and sent; true
-	// breaks the connection.
+	// Chunk is how many tokens an event of vLLM's streams has, 8 where it is 0. Cut, if set,
+	// is asked before each event, once at a time, with how many tokens were sampled and sent;
+	// true breaks the connection.
 	Chunk int
 	Cut   func(sent int) bool
 	// Incremental has SGLang's events hold what is new alone.
@@ -40,7 +45,8 @@ type Server struct {
 	Adapter string
 	// Silent leaves the context out of the list of models.
 	Silent bool
-	// Mixture is the model's, where its server lists experts; Masks: it lists the tokens that are left in each place.
+	// Mixture is the model's, where its server lists experts; Masks: it lists the tokens
+	// that are left in each place.
 	Mixture *Mixture
 	Masks   bool
 
@@ -81,7 +87,8 @@ func New(t testing.TB, template string, say func(prompt string) (text, finish st
 		json.NewEncoder(w).Encode(map[string]any{"data": []any{model}})
 	})
 	for path, answer := range map[string]func(json.RawMessage) map[string]any{
-		"/v1/chat/completions/render": s.render, "/inference/v1/generate": s.generate, "/v1/chat/completions/derender": s.derender,
+		"/v1/chat/completions/render": s.render, "/inference/v1/generate": s.generate,
+		"/v1/chat/completions/derender": s.derender,
 	} {
 		mux.HandleFunc("POST "+path, s.serve(path, answer))
 	}
@@ -174,7 +181,8 @@ func refused(format string, args ...any) map[string]any {
 	return map[string]any{"refused": fmt.Sprintf(format, args...)}
 }
 
-// render answers with the request for generate, as vLLM's render does: fields that nobody set are null.
+// render answers with the request for generate, as vLLM's render does: fields
+// that nobody set are null.
 func (s *Server) render(body json.RawMessage) map[string]any {
 	var in struct {
 		Model     string            `json:"model"`
@@ -193,9 +201,11 @@ func (s *Server) render(body json.RawMessage) map[string]any {
 	}
 	ids := s.Tokenizer.Encode(s.Template.Render(in.Messages, in.Prompts == nil || *in.Prompts), false)
 	if len(ids)+in.MaxTokens > s.context() {
-		return refused("This model's maximum context length is %d tokens. However, your prompt has %d input tokens.", s.context(), len(ids))
+		return refused("This model's maximum context length is %d tokens. However, your prompt has %d input tokens.",
+			s.context(), len(ids))
 	}
-	params := map[string]any{"max_tokens": in.MaxTokens, "temperature": 1, "seed": in.Seed, "stop": in.Stop, "skip_special_tokens": false, "detokenize": true}
+	params := map[string]any{"max_tokens": in.MaxTokens, "temperature": 1, "seed": in.Seed, "stop": in.Stop,
+		"skip_special_tokens": false, "detokenize": true}
 	if in.Logprobs {
 		params["logprobs"] = in.Top
 	}
@@ -208,8 +218,10 @@ func (s *Server) render(body json.RawMessage) map[string]any {
 		parse = map[string]any{"tools": in.Tools, "tool_choice": "auto", "history_tool_call_cnt": calls}
 	}
 	return map[string]any{
-		"request_id": "chatcmpl-1", "token_ids": ids, "sampling_params": params, "model": in.Model, "cache_salt": in.Salt, "priority": 0, "stream": false,
-		"token_offsets": nil, "features": nil, "reasoning_ended": nil, "return_token_ids": true, "output_mode": "tokens",
+		"request_id": "chatcmpl-1", "token_ids": ids, "sampling_params": params, "model": in.Model,
+		"cache_salt": in.Salt, "priority": 0, "stream": false,
+		"token_offsets": nil, "features": nil, "reasoning_ended": nil, "return_token_ids": true,
+		"output_mode":   "tokens",
 		"parse_context": parse,
 	}
 }
@@ -260,14 +272,16 @@ func (s *Server) generate(body json.RawMessage) map[string]any {
 	}
 	s.sampledTurn(in.IDs, ids)
 	message := s.read(ids)
-	choice := map[string]any{"index": 0, "token_ids": ids, "finish_reason": finish, "stop_reason": nil, "weight_versions": []any{map[string]any{"version": "default", "start": 0, "end": len(ids)}}}
+	choice := map[string]any{"index": 0, "token_ids": ids, "finish_reason": finish, "stop_reason": nil,
+		"weight_versions": []any{map[string]any{"version": "default", "start": 0, "end": len(ids)}}}
 	var entries []any
 	for i, id := range ids {
 		tops := []any{}
 		list, logprobs := Tops(id, i, *in.Params.Logprobs)
 		for n := range list {
 			if s.Oldest {
-				tops = append(tops, map[string]any{"token": fmt.Sprintf("token_id:%d", list[n]), "logprob": logprobs[n]})
+				tops = append(tops, map[string]any{"token": fmt.Sprintf("token_id:%d", list[n]),
+					"logprob": logprobs[n]})
 			} else {
 				tops = append(tops, map[string]any{"token_id": list[n], "logprob": logprobs[n], "rank": n + 1})
 			}
@@ -331,7 +345,8 @@ func (s *Server) stream(w http.ResponseWriter, list []event) {
 	}
 }
 
-// events are those of vLLM: the first has the prompt, the last the reason for the end and the versions, and usage comes behind it.
+// events are those of vLLM: the first has the prompt, the last the reason for the end and the
+// versions, and usage comes behind it.
 func (s *Server) events(answer map[string]any) (list []event) {
 	choice := answer["choices"].([]any)[0].(map[string]any)
 	ids, entries := choice["token_ids"].([]int32), choice["logprobs"].(map[string]any)["content"].([]any)
@@ -341,7 +356,8 @@ func (s *Server) events(answer map[string]any) (list []event) {
 	}
 	for sent := 0; ; sent += size {
 		end := min(sent+size, len(ids))
-		part := map[string]any{"index": 0, "token_ids": ids[sent:end], "logprobs": map[string]any{"content": entries[sent:end]}, "finish_reason": nil, "stop_reason": nil}
+		part := map[string]any{"index": 0, "token_ids": ids[sent:end],
+			"logprobs": map[string]any{"content": entries[sent:end]}, "finish_reason": nil, "stop_reason": nil}
 		body := map[string]any{"request_id": answer["request_id"], "model": answer["model"], "choices": []any{part}}
 		if version, labelled := answer["weight_version"]; labelled {
 			body["weight_version"] = version
@@ -351,8 +367,10 @@ func (s *Server) events(answer map[string]any) (list []event) {
 		}
 		list = append(list, event{min(sent, len(ids)), body})
 		if end == len(ids) {
-			part["finish_reason"], part["stop_reason"], part["weight_versions"] = choice["finish_reason"], choice["stop_reason"], choice["weight_versions"]
-			return append(list, event{whole, map[string]any{"request_id": answer["request_id"], "choices": []any{}, "usage": answer["usage"]}})
+			part["finish_reason"], part["stop_reason"], part["weight_versions"] = choice["finish_reason"],
+				choice["stop_reason"], choice["weight_versions"]
+			return append(list, event{whole, map[string]any{"request_id": answer["request_id"], "choices": []any{},
+				"usage": answer["usage"]}})
 		}
 	}
 }
@@ -379,7 +397,8 @@ func ending(m Message, finish string) string {
 	return finish
 }
 
-// read is the message in what was sampled. Where there is no call in it, the text of the stop token stays.
+// read is the message in what was sampled. Where there is no call in it, the text
+// of the stop token stays.
 func (s *Server) read(ids []int32) Message {
 	text := s.Tokenizer.Decode(ids)
 	m := s.Template.Read(text)
@@ -411,5 +430,6 @@ func (s *Server) derender(body json.RawMessage) map[string]any {
 	if !s.Older { // 0.32 leaves it as it was sampled
 		choice.Finish = ending(message, choice.Finish)
 	}
-	return map[string]any{"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": choice.Finish}}}
+	return map[string]any{"choices": []any{map[string]any{"index": 0, "message": message,
+		"finish_reason": choice.Finish}}}
 }

@@ -9,12 +9,14 @@ import (
 	"strings"
 )
 
-// SGLang makes the server one of SGLang 0.5.23: what is said of its paths here stands in srt/entrypoints and srt/managers there.
+// SGLang makes the server one of SGLang 0.5.23: what is said of its paths here stands in
+// srt/entrypoints and srt/managers there.
 func (s *Server) SGLang() *Server {
 	s.engine = "sglang"
 	s.mux.HandleFunc("GET /server_info", func(w http.ResponseWriter, r *http.Request) {
 		s.count(r.URL.Path)
-		json.NewEncoder(w).Encode(map[string]any{"reasoning_parser": "qwen3", "tool_call_parser": "qwen25", "version": "0.5.23"})
+		json.NewEncoder(w).Encode(map[string]any{"reasoning_parser": "qwen3",
+			"tool_call_parser": "qwen25", "version": "0.5.23"})
 	})
 	handle(s, "/v1/tokenize", s.tokenizeChat)
 	handle(s, "/generate", s.generateNative)
@@ -77,7 +79,8 @@ func (s *Server) generateNative(in sglangRequest) map[string]any {
 		return refused("The following requested LoRA adapters are not loaded: %s", in.Adapter)
 	}
 	if len(in.IDs) >= s.context() {
-		return refused("The input (%d tokens) is longer than the model's context length (%d tokens).", len(in.IDs), s.context())
+		return refused("The input (%d tokens) is longer than the model's context length (%d tokens).", len(in.IDs),
+			s.context())
 	}
 	text, finish := s.Say(s.Tokenizer.Decode(in.IDs))
 	if finish == "paused" {
@@ -106,7 +109,8 @@ func (s *Server) generateNative(in sglangRequest) map[string]any {
 		triples = append(triples, []any{Logprob(i), id, nil})
 	}
 	meta := map[string]any{
-		"id": "1", "finish_reason": reason, "prompt_tokens": len(in.IDs), "completion_tokens": len(ids), "weight_version": "default",
+		"id": "1", "finish_reason": reason, "prompt_tokens": len(in.IDs), "completion_tokens": len(ids),
+		"weight_version":  "default",
 		"weight_versions": []any{map[string]any{"version": "default", "start": 0, "end": len(ids)}},
 	}
 	if in.Logprobs {
@@ -116,7 +120,8 @@ func (s *Server) generateNative(in sglangRequest) map[string]any {
 		meta["output_token_sampling_mask"] = masks(ids)
 	}
 	if in.Experts && s.Mixture != nil {
-		meta["routed_experts"] = base64.StdEncoding.EncodeToString(s.Mixture.rows(slices.Concat(in.IDs, ids), in.Start, 4))
+		meta["routed_experts"] = base64.StdEncoding.EncodeToString(s.Mixture.rows(slices.Concat(in.IDs, ids),
+			in.Start, 4))
 	}
 	if in.Tops > 0 {
 		places := []any{}
@@ -137,8 +142,10 @@ func (s *Server) generateNative(in sglangRequest) map[string]any {
 	return answer
 }
 
-// growing are the events of a stream: the first token at once, and then so many at a time. Each has the whole answer so far, or what is new, and counts all tokens. The versions of the tokens come
-// with the last one. Where the answer is given up, that has all log-probabilities and the last id, if events hold what is new.
+// growing are the events of a stream: the first token at once, and then so many at a time. Each has
+// the whole answer so far, or what is new, and counts all tokens. The versions of the tokens come
+// with the last one. Where the answer is given up, that has all log-probabilities and the last id,
+// if events hold what is new.
 func (s *Server) growing(answer map[string]any, every int) (events []event) {
 	meta := answer["meta_info"].(map[string]any)
 	ids := answer["output_ids"].([]int32)
@@ -159,7 +166,8 @@ func (s *Server) growing(answer map[string]any, every int) (events []event) {
 		if triples != nil {
 			part["output_token_logprobs"] = triples[begin:end]
 		}
-		body := map[string]any{"text": strings.ToValidUTF8(s.Tokenizer.Decode(ids[begin:end]), "\ufffd"), "output_ids": ids[begin:end], "meta_info": part}
+		body := map[string]any{"text": strings.ToValidUTF8(s.Tokenizer.Decode(ids[begin:end]), "\ufffd"),
+			"output_ids": ids[begin:end], "meta_info": part}
 		switch {
 		case !ends:
 			delete(part, "weight_versions")
@@ -185,7 +193,8 @@ func (s *Server) separateReasoning(in sglangRequest) map[string]any {
 	if !ended || !strings.HasPrefix(in.Text, opens) {
 		return map[string]any{"reasoning_text": "", "text": in.Text}
 	}
-	return map[string]any{"reasoning_text": strings.Trim(strings.TrimPrefix(thoughts, opens), "\n"), "text": strings.TrimLeft(words, "\n")}
+	return map[string]any{"reasoning_text": strings.Trim(strings.TrimPrefix(thoughts, opens), "\n"),
+		"text": strings.TrimLeft(words, "\n")}
 }
 
 func (s *Server) parseCalls(in sglangRequest) map[string]any {
@@ -195,7 +204,8 @@ func (s *Server) parseCalls(in sglangRequest) map[string]any {
 	message := s.Template.Read(in.Text)
 	calls := []any{}
 	for i, c := range message.ToolCalls {
-		calls = append(calls, map[string]any{"tool_index": i, "name": c.Function.Name, "parameters": c.Function.Arguments})
+		calls = append(calls, map[string]any{"tool_index": i, "name": c.Function.Name,
+			"parameters": c.Function.Arguments})
 	}
 	if len(calls) == 0 {
 		message.Content = in.Text

@@ -11,12 +11,14 @@ import (
 	"testing"
 )
 
-// Teacher is a server that scores prompts as vLLM 0.33's /v1/completions and SGLang 0.5.23's /generate do.
+// Teacher is a server that scores prompts as vLLM 0.33's /v1/completions and
+// SGLang 0.5.23's /generate do.
 type Teacher struct {
 	*httptest.Server
 	// Status, if set, is asked what to answer before anything else; 0 answers.
 	Status func() int
-	// Entries, if set, changes what is said of each token: a list of {id: {logprob}} or of [logprob, id, text], null for the first.
+	// Entries, if set, changes what is said of each token: a list of {id: {logprob}} or of
+	// [logprob, id, text], null for the first.
 	Entries func(list []any) []any
 
 	mu      sync.Mutex
@@ -44,10 +46,12 @@ func NewTeacher(t testing.TB) *Teacher {
 		list := make([]any, len(in.Prompt))
 		for i, id := range in.Prompt {
 			if i > 0 {
-				list[i] = map[string]any{strconv.Itoa(int(id)): map[string]any{"logprob": TeacherLogprob(in.Prompt, i), "rank": 1, "decoded_token": "x"}}
+				list[i] = map[string]any{strconv.Itoa(int(id)): map[string]any{"logprob": TeacherLogprob(in.Prompt, i),
+					"rank": 1, "decoded_token": "x"}}
 			}
 		}
-		answer(w, map[string]any{"model": in.Model, "choices": []any{map[string]any{"index": 0, "text": "x", "finish_reason": "length", "prompt_logprobs": teacher.change(list)}}})
+		answer(w, map[string]any{"model": in.Model, "choices": []any{map[string]any{"index": 0, "text": "x",
+			"finish_reason": "length", "prompt_logprobs": teacher.change(list)}}})
 	})
 	mux.HandleFunc("POST /generate", func(w http.ResponseWriter, r *http.Request) {
 		var in struct {
@@ -68,7 +72,8 @@ func NewTeacher(t testing.TB) *Teacher {
 				list[i] = []any{TeacherLogprob(in.IDs, i), id, nil}
 			}
 		}
-		answer(w, map[string]any{"text": "", "meta_info": map[string]any{"weight_version": "v7", "input_token_logprobs": teacher.change(list)}})
+		answer(w, map[string]any{"text": "", "meta_info": map[string]any{"weight_version": "v7",
+			"input_token_logprobs": teacher.change(list)}})
 	})
 	mux.HandleFunc("POST /tokenize", func(w http.ResponseWriter, r *http.Request) {
 		var in struct {
@@ -88,7 +93,8 @@ func NewTeacher(t testing.TB) *Teacher {
 	return teacher
 }
 
-// TeacherLogprob is how likely the server finds the i-th of some tokens: it depends on all before it, as a model's does.
+// TeacherLogprob is how likely the server finds the i-th of some tokens: it depends on all
+// before it, as a model's does.
 func TeacherLogprob(ids []int32, i int) float32 {
 	sum := 0.0
 	for k, id := range ids[:i+1] {

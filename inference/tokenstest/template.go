@@ -1,4 +1,5 @@
-// Package tokenstest is an inference server that takes and gives tokens as vLLM does, with a small tokenizer and chat templates of the shapes that widely used models have. Published templates are
+// Package tokenstest is an inference server that takes and gives tokens as vLLM does, with a small
+// tokenizer and chat templates of the shapes that widely used models have. Published templates are
 // held in inference/testdata/templates.
 package tokenstest
 
@@ -50,15 +51,18 @@ type Call struct {
 
 // Template is how a model's messages are written.
 type Template struct {
-	// Begin begins every prompt, Prompt asks for an answer, and Assistant begins one that was given.
+	// Begin begins every prompt, Prompt asks for an answer, and Assistant
+	// begins one that was given.
 	Begin, Prompt, Assistant string
 	// Results stand in place of Prompt and Assistant behind results of tools; "" leaves those.
 	Results [2]string
 	// System, User and Tool stand before and behind such a message.
 	System, User, Tool [2]string
-	// Thoughts writes those of an answer: last is set of the last message, recent behind the last message of the user.
+	// Thoughts writes those of an answer: last is set of the last message, recent behind the
+	// last message of the user.
 	Thoughts func(thoughts string, last, recent bool) string
-	// Calls stand before and behind a tool call, and End behind an answer; "" where the next message begins at once.
+	// Calls stand before and behind a tool call, and End behind an answer; "" where the
+	// next message begins at once.
 	Calls [2]string
 	End   string
 	// Stop ends what the model samples: behind a tool call, and behind its last words.
@@ -70,45 +74,55 @@ var Templates = map[string]Template{
 	// Thoughts are kept until the user speaks again; the last message has an empty block of them.
 	"Qwen3": {
 		Prompt: "<|im_start|>assistant\n", Assistant: "<|im_start|>assistant\n",
-		System: [2]string{"<|im_start|>system\n", "<|im_end|>\n"}, User: [2]string{"<|im_start|>user\n", "<|im_end|>\n"},
-		Tool: [2]string{"<|im_start|>user\n<tool_response>\n", "\n</tool_response><|im_end|>\n"},
+		System: [2]string{"<|im_start|>system\n", "<|im_end|>\n"},
+		User:   [2]string{"<|im_start|>user\n", "<|im_end|>\n"},
+		Tool:   [2]string{"<|im_start|>user\n<tool_response>\n", "\n</tool_response><|im_end|>\n"},
 		Thoughts: func(thoughts string, last, recent bool) string {
 			if !recent || !last && thoughts == "" {
 				return ""
 			}
 			return "<think>\n" + thoughts + "\n</think>\n\n"
 		},
-		Calls: [2]string{"\n<tool_call>\n", "\n</tool_call>"}, End: "<|im_end|>\n", Stop: [2]string{"<|im_end|>", "<|im_end|>"},
+		Calls: [2]string{"\n<tool_call>\n", "\n</tool_call>"}, End: "<|im_end|>\n",
+		Stop: [2]string{"<|im_end|>", "<|im_end|>"},
 	},
-	// The prompt opens thoughts, and every message behind the user's last words has a block of them.
+	// The prompt opens thoughts, and every message behind the user's last
+	// words has a block of them.
 	"Qwen35": {
 		Prompt: "<|im_start|>assistant\n<think>\n", Assistant: "<|im_start|>assistant\n",
-		System: [2]string{"<|im_start|>system\n", "<|im_end|>\n"}, User: [2]string{"<|im_start|>user\n", "<|im_end|>\n"},
-		Tool: [2]string{"<|im_start|>user\n<tool_response>\n", "\n</tool_response><|im_end|>\n"},
+		System: [2]string{"<|im_start|>system\n", "<|im_end|>\n"},
+		User:   [2]string{"<|im_start|>user\n", "<|im_end|>\n"},
+		Tool:   [2]string{"<|im_start|>user\n<tool_response>\n", "\n</tool_response><|im_end|>\n"},
 		Thoughts: func(thoughts string, _, recent bool) string {
 			if !recent {
 				return ""
 			}
 			return "<think>\n" + thoughts + "\n</think>\n\n"
 		},
-		Calls: [2]string{"\n\n<tool_call>\n", "\n</tool_call>"}, End: "<|im_end|>\n", Stop: [2]string{"<|im_end|>", "<|im_end|>"},
+		Calls: [2]string{"\n\n<tool_call>\n", "\n</tool_call>"}, End: "<|im_end|>\n",
+		Stop: [2]string{"<|im_end|>", "<|im_end|>"},
 	},
-	// Nothing but line breaks begins an answer behind results of tools. Thoughts open behind the user's last words, and end in all messages.
+	// Nothing but line breaks begins an answer behind results of tools. Thoughts open behind the
+	// user's last words, and end in all messages.
 	"DeepSeek": {
-		Begin: "<｜begin▁of▁sentence｜>", Prompt: "<｜Assistant｜><think>", Assistant: "<｜Assistant｜>", Results: [2]string{"\n\n<think>", "\n\n"},
-		System: [2]string{"", ""}, User: [2]string{"<｜User｜>", ""}, Tool: [2]string{"\n\n<function_results>\n<result>", "</result>\n</function_results>"},
+		Begin: "<｜begin▁of▁sentence｜>", Prompt: "<｜Assistant｜><think>", Assistant: "<｜Assistant｜>",
+		Results: [2]string{"\n\n<think>", "\n\n"},
+		System:  [2]string{"", ""}, User: [2]string{"<｜User｜>", ""},
+		Tool: [2]string{"\n\n<function_results>\n<result>", "</result>\n</function_results>"},
 		Thoughts: func(thoughts string, _, recent bool) string {
 			if !recent {
 				return "</think>"
 			}
 			return "<think>" + thoughts + "</think>"
 		},
-		Calls: [2]string{"\n\n<｜DSML｜function_calls>\n", "\n</｜DSML｜function_calls>"}, End: "<｜end▁of▁sentence｜>", Stop: [2]string{"<｜end▁of▁sentence｜>", "<｜end▁of▁sentence｜>"},
+		Calls: [2]string{"\n\n<｜DSML｜function_calls>\n", "\n</｜DSML｜function_calls>"}, End: "<｜end▁of▁sentence｜>",
+		Stop: [2]string{"<｜end▁of▁sentence｜>", "<｜end▁of▁sentence｜>"},
 	},
 	// Nothing ends an answer: the model stops with the token that begins the next message.
 	"GLM": {
 		Begin: "[gMASK]<sop>", Prompt: "<|assistant|>", Assistant: "<|assistant|>",
-		System: [2]string{"<|system|>\n", ""}, User: [2]string{"<|user|>\n", ""}, Tool: [2]string{"<|observation|>\n<tool_response>\n", "\n</tool_response>"},
+		System: [2]string{"<|system|>\n", ""}, User: [2]string{"<|user|>\n", ""},
+		Tool: [2]string{"<|observation|>\n<tool_response>\n", "\n</tool_response>"},
 		Thoughts: func(thoughts string, _, recent bool) string {
 			if !recent {
 				thoughts = ""
@@ -120,15 +134,17 @@ var Templates = map[string]Template{
 	// An empty block stands where thoughts were, and the end of a turn is one token.
 	"Kimi": {
 		Prompt: "<|im_assistant|>assistant<|im_middle|>", Assistant: "<|im_assistant|>assistant<|im_middle|>",
-		System: [2]string{"<|im_system|>system<|im_middle|>", "<|im_end|>"}, User: [2]string{"<|im_user|>user<|im_middle|>", "<|im_end|>"},
-		Tool: [2]string{"<|im_system|>tool<|im_middle|>## Return\n", "<|im_end|>"},
+		System: [2]string{"<|im_system|>system<|im_middle|>", "<|im_end|>"},
+		User:   [2]string{"<|im_user|>user<|im_middle|>", "<|im_end|>"},
+		Tool:   [2]string{"<|im_system|>tool<|im_middle|>## Return\n", "<|im_end|>"},
 		Thoughts: func(thoughts string, _, recent bool) string {
 			if !recent {
 				thoughts = ""
 			}
 			return "<think>" + thoughts + "</think>"
 		},
-		Calls: [2]string{"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"}, End: "<|im_end|>", Stop: [2]string{"<|im_end|>", "<|im_end|>"},
+		Calls: [2]string{"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"}, End: "<|im_end|>",
+		Stop: [2]string{"<|im_end|>", "<|im_end|>"},
 	},
 }
 
@@ -150,7 +166,8 @@ func (t Template) Render(messages []Message, prompts bool) string {
 		case "tool":
 			text += t.Tool[0] + m.Content + t.Tool[1]
 		default:
-			text += t.begins(messages[:i], t.Assistant, t.Results[1]) + t.Thoughts(m.Reasoning, i == len(messages)-1, i > user) + m.Content
+			text += t.begins(messages[:i], t.Assistant, t.Results[1]) +
+				t.Thoughts(m.Reasoning, i == len(messages)-1, i > user) + m.Content
 			for _, c := range m.ToolCalls {
 				text += t.call(c)
 			}
@@ -185,7 +202,8 @@ func (t Template) call(c Call) string {
 // Opens says that prompts open the thoughts of answers.
 func (t Template) Opens() bool { return strings.HasSuffix(strings.TrimSpace(t.Prompt), opens) }
 
-// Answer is what a model samples: its thoughts, words, a call of read_file where path is not "", and the stop token.
+// Answer is what a model samples: its thoughts, words, a call of read_file where path is
+// not "", and the stop token.
 func (t Template) Answer(thoughts, words, path string) string {
 	open := opens + "\n"
 	if t.Opens() {
@@ -233,7 +251,8 @@ type Tokenizer struct {
 // piece is one token of a text: a special token, line breaks, or a word with the space before it.
 var piece = regexp.MustCompile(`<[|｜][^<>|｜]*[|｜]>|</?(?:think|tool_call|tool_response)>|\n+|[ ]?[A-Za-z]+|[ ]?[0-9]|[\s\S]`)
 
-// Encode cuts a text as templates' renderings are cut. Where a model sampled it, long words are two tokens: a text has more than one way to be written.
+// Encode cuts a text as templates' renderings are cut. Where a model sampled it, long words are two
+// tokens: a text has more than one way to be written.
 func (k *Tokenizer) Encode(text string, sampled bool) (ids []int32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -8,23 +8,31 @@ import (
 	"strings"
 )
 
-// callMarks begin a tool call in the templates of models, all with one of markBegins; the other marks are texts of their own.
+// callMarks begin a tool call in the templates of models, all with one of markBegins; the other
+// marks are texts of their own.
 var callMarks = regexp.MustCompile("^(?:" + strings.Join([]string{
-	// Any tag that is named so, with or without bars, a prefix and more words behind: Hermes, Qwen, GLM, Granite, Phi, Kimi, DeepSeek, DSML, MiniMax, Seed,
-	// Hunyuan, Jamba, LFM, Nemotron, LongCat, FunctionGemma, Doubao, Olmo.
-	`(?i:<[|｜]?[^<>\s"'=]{0,40}(tool|function)[_▁ -]calls?[^<>\s"'=]{0,24}[|｜]?>)`, `<TOOLCALL>`, `<tool_use>`, `<\|FunctionCallBegin\|>`,
+	// Any tag that is named so, with or without bars, a prefix and more words behind: Hermes, Qwen,
+	// GLM, Granite, Phi, Kimi, DeepSeek, DSML, MiniMax, Seed, Hunyuan, Jamba, LFM, Nemotron,
+	// LongCat, FunctionGemma, Doubao, Olmo.
+	`(?i:<[|｜]?[^<>\s"'=]{0,40}(tool|function)[_▁ -]calls?[^<>\s"'=]{0,24}[|｜]?>)`, `<TOOLCALL>`, `<tool_use>`,
+	`<\|FunctionCallBegin\|>`,
 	`<(function|tool)calls?>`, `<use_mcp_tool>`, `<\|recipient\|>`, // Glaive, MiroThinker, Functionary
 	`<[^<>\s"'=]{0,24}(function|invoke|tool)\s*(=|\sname\s*=)`, // Qwen-Coder, Llama, MiniMax, Step, DSML
 	`<parameter=`, `</(function|invoke)>`, `</?arg_(key|value)>`, // the rest of a call of Qwen-Coder's or GLM's
-	`\[(?i:(TOOL|FUNCTION)_(CALL|REQUEST)S?)[]:]`,                                                                // Mistral, LM Studio, Qwen from a conversation of its own
-	`<\|python_(tag|start)\|>`,                                                                                   // Llama
-	`<\|(START_ACTION|action_start|tools_prefix|plugin)\|>`,                                                      // Command, InternLM, Apertus
-	`<\|channel\|>\s*(commentary|analysis)\s+to\s*=`, `<\|start\|>\s*assistant\s+to\s*=`, `<\|(call|message)\|>`, // harmony
+	// Mistral, LM Studio, Qwen from a conversation of its own
+	`\[(?i:(TOOL|FUNCTION)_(CALL|REQUEST)S?)[]:]`,
+	// Llama
+	`<\|python_(tag|start)\|>`,
+	// Command, InternLM, Apertus
+	`<\|(START_ACTION|action_start|tools_prefix|plugin)\|>`,
+	// harmony
+	`<\|channel\|>\s*(commentary|analysis)\s+to\s*=`, `<\|start\|>\s*assistant\s+to\s*=`, `<\|(call|message)\|>`,
 }, "|") + ")")
 
-// wordMarks begin a call without a sign that all share: Phi, Gemma and others' fences, Qwen, Command R,
-// ReAct, harmony whose own marks were taken out, and Gemini.
-var wordMarks = []string{"functools[{", "```tool_c", "✿FUNCTION✿", "Action: ```json", "\nAction Input:", "to=functions.", "commentary to=", "analysis to=", "assistant to=", "assistantcommentary",
+// wordMarks begin a call without a sign that all share: Phi, Gemma and others' fences, Qwen,
+// Command R, ReAct, harmony whose own marks were taken out, and Gemini.
+var wordMarks = []string{"functools[{", "```tool_c", "✿FUNCTION✿", "Action: ```json", "\nAction Input:",
+	"to=functions.", "commentary to=", "analysis to=", "assistant to=", "assistantcommentary",
 	"default_api."}
 
 const (
@@ -33,7 +41,8 @@ const (
 	markBytes = 256
 )
 
-// marked reports whether a text holds a mark. It looks only where one may begin: the expression alone takes 0.1 µs for each byte of a text.
+// marked reports whether a text holds a mark. It looks only where one may begin: the expression
+// alone takes 0.1 µs for each byte of a text.
 func marked(text string) bool {
 	for _, mark := range wordMarks {
 		if strings.Contains(text, mark) {
@@ -52,16 +61,18 @@ func marked(text string) bool {
 	}
 }
 
-// pythonCalls are calls as Llama 4 and others write them: a list of calls of Python, or a name in a line of
-// its own behind Functionary's mark.
+// pythonCalls are calls as Llama 4 and others write them: a list of calls of Python, or a name in a
+// line of its own behind Functionary's mark.
 var pythonCalls = regexp.MustCompile(`^(\[\s*[A-Za-z_][\w.-]*\((?s:.*)\)\s*\]$|>>>[A-Za-z_][\w.-]*\r?\n)`)
 
-// ownFields are fields that calls have and other objects hardly: what stands in a fence behind words has
-// one of them, or is what the words are about.
-var ownFields = []string{`"arguments"`, `"tool_calls"`, `"function_call"`, `"action_input"`, `"tool_input"`, `"tool_uses"`}
+// ownFields are fields that calls have and other objects hardly: what stands in a fence behind
+// words has one of them, or is what the words are about.
+var ownFields = []string{`"arguments"`, `"tool_calls"`, `"function_call"`, `"action_input"`,
+	`"tool_input"`, `"tool_uses"`}
 
-// callName is what stands before the object of a call as GLM-4 writes it, and as those of others are once a server has taken their special tokens out:
-// a name, and right behind it or in the next line an object, bare or in a fence.
+// callName is what stands before the object of a call as GLM-4 writes it, and as those of others
+// are once a server has taken their special tokens out: a name, and right behind it or in the next
+// line an object, bare or in a fence.
 var callName = regexp.MustCompile("^([A-Za-z_][\\w.-]*)(?::\\d+)?(?:\\[ARGS\\])?(?:\\r?\\n)?(?:```json\\s*)?$")
 
 // maxCallName is how long that may be, in bytes.
@@ -76,8 +87,8 @@ func isNamedObject(text string) bool {
 	return found != nil && found[1] != "json" && json.Valid([]byte(strings.TrimSuffix(text[begin:], "```")))
 }
 
-// bareCall reports whether a text, or a fenced block or the lines at its end, is calls and nothing else, as models write
-// them whose server has another parser.
+// bareCall reports whether a text, or a fenced block or the lines at its end, is calls and nothing
+// else, as models write them whose server has another parser.
 func bareCall(said string) bool {
 	text := strings.TrimSpace(said)
 	own := func(field string) bool { return strings.Contains(text, field) }
@@ -90,7 +101,8 @@ func bareCall(said string) bool {
 		if strings.TrimSpace(inside[:at]) != "" && !slices.ContainsFunc(ownFields, own) {
 			return false
 		}
-	} else if _, lines, behind := strings.Cut(text, "\n{"); behind && !strings.HasPrefix(text, "[") && slices.ContainsFunc(ownFields, own) {
+	} else if _, lines, behind := strings.Cut(text, "\n{"); behind && !strings.HasPrefix(text, "[") &&
+		slices.ContainsFunc(ownFields, own) {
 		text = "{" + lines
 	}
 	if pythonCalls.MatchString(text) {
@@ -111,7 +123,8 @@ func bareCall(said string) bool {
 	}
 }
 
-// maxNested is how deep a call may be in others' fields, of which there are tool_calls and function.
+// maxNested is how deep a call may be in others' fields, of which there are
+// tool_calls and function.
 const maxNested = 3
 
 // Fields of a call's name and of its arguments, by the formats of models and of frameworks.
@@ -120,8 +133,8 @@ var (
 	argumentFields = []string{"arguments", "parameters", "args", "input", "action_input", "tool_input"}
 )
 
-// isCall reports whether a value of JSON is a call: an object with a name and arguments, one that holds calls
-// in a field, or a list of calls.
+// isCall reports whether a value of JSON is a call: an object with a name and arguments, one that
+// holds calls in a field, or a list of calls.
 func isCall(value any, nested int) bool {
 	if nested == 0 {
 		return false
@@ -160,8 +173,9 @@ func arguments(v any) bool {
 	return object || v == nil
 }
 
-// UnreadCall reports whether what a model said, and read has no call in it, holds a call that the server should have read. In thoughts a mark may be a word of the model's on
-// calls: it counts where nothing is said behind them, or the thoughts end with it.
+// UnreadCall reports whether what a model said, and read has no call in it, holds a call that the
+// server should have read. In thoughts a mark may be a word of the model's on calls: it counts
+// where nothing is said behind them, or the thoughts end with it.
 func UnreadCall(said, thoughts string) bool {
 	if marked(said) || bareCall(said) {
 		return true

@@ -8,27 +8,33 @@ import (
 	"strings"
 )
 
-// Overflow is a server's refusal of a request whose prompt and answer are longer together than its context.
+// Overflow is a server's refusal of a request whose prompt and answer are longer
+// together than its context.
 type Overflow struct {
-	// Prompt is how many tokens the prompt has, and Limit how many the context; 0 where the server does not say.
+	// Prompt is how many tokens the prompt has, and Limit how many the context; 0 where
+	// the server does not say.
 	Prompt, Limit int
 }
 
-// The words for it, in lower case and without quotes. Where a list says what the numbers are, the first one that it finds counts.
+// The words for it, in lower case and without quotes. Where a list says what the numbers are, the
+// first one that it finds counts.
 var (
-	// overflowCodes are names that servers have for it, in a code, a type or a class of errors: OpenAI, llama.cpp, LiteLLM, Anthropic, LMDeploy, Azure; and
-	// words of Volcengine's that speak of images, too.
+	// overflowCodes are names that servers have for it, in a code, a type or a class of
+	// errors: OpenAI, llama.cpp, LiteLLM, Anthropic, LMDeploy, Azure; and words of
+	// Volcengine's that speak of images, too.
 	overflowCodes = regexp.MustCompile(`context_?(length|window|size|limit)_?exceed|exceeds?_?context|(input|prompt)_?(is_)?too_?long|request_too_large|` +
 		`(prompt|input)_?(tokens?|length)_?(limit_?)?(exceed|error)|tokens?_limit_(reached|exceeded)|tokens of image and text exceed`)
 	overflowed = []*regexp.Regexp{
-		// Lengths that are named: vLLM, SGLang, OpenAI, Mistral, xAI, and TensorRT-LLM and TabbyAPI by their settings.
+		// Lengths that are named: vLLM, SGLang, OpenAI, Mistral, xAI, and TensorRT-LLM and
+		// TabbyAPI by their settings.
 		regexp.MustCompile(`max(imum)? (context|prompt|input|sequence|model) (length|size)|context length is only|\bmax_(model|seq|input)_len|\bmax_num_tokens|range of input length`),
 		// llama.cpp, Groq, Cerebras, older vLLM
 		regexp.MustCompile(`context shift is disabled|(reduce|decrease|shorten) the (length|size|number of tokens)( of| in)?( the| your)? (prompt|input|messages|conversation|context)` +
 			`|(reduce|decrease|shorten) your (prompt|input|messages|conversation|context)`),
 		// The room for the answer is below 0: vLLM, TensorRT-LLM.
 		regexp.MustCompile(`max_(completion_|new_|output_)?tokens must be [a-z ]*\d*,? got:? -\d`),
-		// A conversation that is one text, or one list, for its server: OpenAI, Bedrock, transformers, Baidu.
+		// A conversation that is one text, or one list, for its server: OpenAI,
+		// Bedrock, transformers, Baidu.
 		regexp.MustCompile(`\bmessages(\.?\[\d+\]\.content\S{0,20})?: (string|array) too long` +
 			`|string_above_max_length.{0,80}messages\.?\[\d+\]\.content` +
 			`|expected maxlength: \d+, actual: \d+|length of input_ids is \d+|max input (characters|tokens|length) (is|are) \d`),
@@ -50,7 +56,8 @@ var (
 		regexp.MustCompile(`too many (input |prompt |total )?tokens`),                             // Bedrock, Cohere
 		regexp.MustCompile(`(上下文|输入|长度|prompt).{0,24}(超过|超出|过长|超长)|(超过|超出).{0,24}(上下文|长度|token)`), // DashScope, Zhipu
 	}
-	// elsewhere are what other refusals say that have such words, too: a validator's own words for any field, and what is no count of tokens.
+	// elsewhere are what other refusals say that have such words, too: a validator's own words for
+	// any field, and what is no count of tokens.
 	elsewhere = regexp.MustCompile(`input validation error:|input should (be|have)|validation errors? for`)
 	otherwise = regexp.MustCompile(`\b(image|audio|video|media|pixel|file|vocab\w*|rate|quota|policy|safety|filter|temperature|logprobs|top_[pk]|` +
 		`seconds?|ms|timed out|timeout|concurren\w*|stop (sequence|string|word|token)s?)\b|per (second|minute|hour|day)|\btpm\b|\brpm\b`)
@@ -80,8 +87,9 @@ var (
 	quotes = strings.NewReplacer("`", "", `"`, "", `'`, "", `\`, "", "*", "")
 )
 
-// OverflowOf reads an error answer; nil where it says anything else. A status of 413 says it alone: of a conversation that grows, nothing else is too
-// large. vLLM's "You passed N input tokens" stops counting behind the longest prompt that would fit, so that N is no length of the prompt.
+// OverflowOf reads an error answer; nil where it says anything else. A status of 413 says it alone:
+// of a conversation that grows, nothing else is too large. vLLM's "You passed N input tokens" stops
+// counting behind the longest prompt that would fit, so that N is no length of the prompt.
 func OverflowOf(status int, body []byte) *Overflow {
 	text := quotes.Replace(strings.ToLower(string(body)))
 	if !overflows(status, text) {

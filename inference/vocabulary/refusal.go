@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// filtered are the words for a prompt, or an answer, that a filter of contents refuses: Azure, OpenAI, DashScope, Gemini, Bedrock, OpenRouter.
+// filtered are the words for a prompt, or an answer, that a filter of contents refuses: Azure,
+// OpenAI, DashScope, Gemini, Bedrock, OpenRouter.
 var filtered = regexp.MustCompile(`content_?(filter|policy)|content management policy|data_?inspection_?failed|inappropriate content|responsibleaipolicy|` +
 	`\bmoderation|safety (system|policy|filter|settings)|prohibited_content|sensitive (content|words?|information)|\bflagged\b|guardrail|` +
 	`usage polic(y|ies)|policy_?violation|\b(unsafe|harmful) content|敏感|违规`)
@@ -19,7 +20,8 @@ var filtered = regexp.MustCompile(`content_?(filter|policy)|content management p
 // Filtered reports whether an error answer says that a filter refuses what the request holds.
 func Filtered(status int, body []byte) bool {
 	switch status {
-	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusUnavailableForLegalReasons:
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity,
+		http.StatusUnavailableForLegalReasons:
 		return filtered.MatchString(strings.ToLower(string(body)))
 	}
 	return false
@@ -28,8 +30,9 @@ func Filtered(status int, body []byte) bool {
 // mostErrorBody is how long a body may be that is an error, in bytes.
 const mostErrorBody = 1 << 20
 
-// ErrorBody is the status that an answer stands for which came with a status of success and is an error: a body in the form of one, alone, in a list, or as an event of a
-// stream. said is the JSON of it; status is 0 for an answer that is none.
+// ErrorBody is the status that an answer stands for which came with a status of success and is an
+// error: a body in the form of one, alone, in a list, or as an event of a stream. said is the JSON
+// of it; status is 0 for an answer that is none.
 func ErrorBody(text []byte) (status int, said []byte) {
 	text = bytes.TrimSpace(text)
 	if len(text) > mostErrorBody || len(text) == 0 {
@@ -57,8 +60,9 @@ func ErrorBody(text []byte) (status int, said []byte) {
 	return 0, nil
 }
 
-// errorForm are the forms of errors: OpenAI's and Google's error, Anthropic's type, older vLLM's and SGLang's object, FastAPI's detail, and those of gateways whose
-// status of HTTP is always that of success.
+// errorForm are the forms of errors: OpenAI's and Google's error, Anthropic's type, older
+// vLLM's and SGLang's object, FastAPI's detail, and those of gateways whose status of HTTP
+// is always that of success.
 type errorForm struct {
 	Error   json.RawMessage `json:"error"`
 	Kind    string          `json:"error_type"` // TGI
@@ -83,7 +87,8 @@ type errorForm struct {
 	} `json:"Response"`
 }
 
-// choiceError is the error of the first choice, where a gateway says it beside a turn that broke off.
+// choiceError is the error of the first choice, where a gateway says it
+// beside a turn that broke off.
 func (f *errorForm) choiceError() json.RawMessage {
 	var choices [1]struct {
 		Error json.RawMessage `json:"error"`
@@ -133,7 +138,8 @@ func errorIn(text []byte) (status int, said []byte) {
 	return statusOf(inner, form, text), text
 }
 
-// there reports whether a field says something: null, false and empty values do not, nor does an object of them.
+// there reports whether a field says something: null, false and empty values do not,
+// nor does an object of them.
 func there(raw json.RawMessage) bool {
 	switch string(raw) {
 	case "", "null", "false", `""`, "{}", "[]", "0":
@@ -158,13 +164,15 @@ var statuses = []struct {
 	words  *regexp.Regexp
 	status int
 }{
-	{regexp.MustCompile(`rate_?limit|too_?many_?requests|resource_?exhausted|insufficient_quota|quota`), http.StatusTooManyRequests},
+	{regexp.MustCompile(`rate_?limit|too_?many_?requests|resource_?exhausted|insufficient_quota|quota`),
+		http.StatusTooManyRequests},
 	{regexp.MustCompile(`overloaded|unavailable|not_ready|loading`), http.StatusServiceUnavailable},
 	{regexp.MustCompile(`authentication|unauthenticated|unauthorized|invalid_api_key`), http.StatusUnauthorized},
 	{regexp.MustCompile(`permission|forbidden`), http.StatusForbidden},
 	{regexp.MustCompile(`not_?found`), http.StatusNotFound},
 	{regexp.MustCompile(`too_?large`), http.StatusRequestEntityTooLarge},
-	{regexp.MustCompile(`bad_?request|invalid_?(request|argument|parameter|prompt)|value_?error|validation|context|content_?(filter|policy)|unprocessable`), http.StatusBadRequest},
+	{regexp.MustCompile(`bad_?request|invalid_?(request|argument|parameter|prompt)|value_?error|validation|context|content_?(filter|policy)|unprocessable`),
+		http.StatusBadRequest},
 }
 
 // statusOf is the status of HTTP that an error would have come with; 500 where it does not say.
@@ -174,7 +182,8 @@ func statusOf(inner, outer errorForm, text []byte) int {
 			return n
 		}
 	}
-	names := strings.ToLower(strings.Join([]string{inner.Type, outer.Kind, string(inner.Code), string(inner.Status), string(outer.Code), string(outer.Status)}, " "))
+	names := strings.ToLower(strings.Join([]string{inner.Type, outer.Kind, string(inner.Code), string(inner.Status),
+		string(outer.Code), string(outer.Status)}, " "))
 	for _, s := range statuses {
 		if s.words.MatchString(names) {
 			return s.status

@@ -76,7 +76,8 @@ func (l *Log) fold(e events.Event) events.Event {
 	return e
 }
 
-// Decide asks for a decision and puts nothing on the log. A decision that is made twice must come out the same.
+// Decide asks for a decision and puts nothing on the log. A decision that is made
+// twice must come out the same.
 func (l *Log) Decide() []events.Event {
 	l.t.Helper()
 	facts, wake, err := l.decider.Decide(l.db, l.db.Seq(), l.Now)
@@ -91,7 +92,8 @@ func (l *Log) Decide() []events.Event {
 	return facts
 }
 
-// Cost is how many allocations a decision takes. It is the least of many: pools of the store are emptied now and then, by the race detector more often.
+// Cost is how many allocations a decision takes. It is the least of many: pools of the store are
+// emptied now and then, by the race detector more often.
 func (l *Log) Cost() float64 {
 	least := math.Inf(1)
 	for range 30 {

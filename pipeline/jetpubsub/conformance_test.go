@@ -18,20 +18,23 @@ import (
 	"github.com/rondo-rl/rondo/slots"
 )
 
-// Watermill's own suite for publishers and subscribers. Each topic has a stream, and each group a durable consumer.
+// Watermill's own suite for publishers and subscribers. Each topic has a stream, and each
+// group a durable consumer.
 func TestConformance(t *testing.T) {
 	bench := newBench(t)
 	features := tests.Features{
 		ConsumerGroups: true, // a durable consumer each
 		Persistent:     true,
-		// It means subscribers without a group, which see everything. Ours always belong to a durable consumer.
+		// It means subscribers without a group, which see everything. Ours always
+		// belong to a durable consumer.
 		NewSubscriberReceivesOldMessages: false,
 		// At least once.
 		ExactlyOnceDelivery: false,
 		// Messages of one subscription are in work side by side.
 		GuaranteedOrder:                     false,
 		GuaranteedOrderWithSingleSubscriber: false,
-		// The server is in this process and cannot be restarted by a command: TestServerRestarts does that.
+		// The server is in this process and cannot be restarted by a command:
+		// TestServerRestarts does that.
 		RestartServiceCommand: nil,
 		// The suite's long form repeats the same steps 50 times as often, on two cores for minutes.
 		ForceShort: true,
@@ -55,15 +58,17 @@ func newBench(t testing.TB) *bench {
 	return &bench{server: server, log: log}
 }
 
-// pubSub is what the suite tests. Each subscriber has its connection and slots, as if in a process of its own.
+// pubSub is what the suite tests. Each subscriber has its connection and slots, as if
+// in a process of its own.
 func (b *bench) pubSub(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 	js, err := jetstream.New(natstest.Connect(t, b.server))
 	if err != nil {
 		t.Fatal(err)
 	}
 	sub := jetpubsub.NewSubscriber(jetpubsub.Config{
-		Conn: js.Conn(), Slots: slots.New(16).Tenant("suite"), Grace: 200 * time.Millisecond, HandOver: 10 * time.Millisecond,
-		Gone: func(err error) bool { return errors.Is(err, jetstream.ErrStreamNotFound) },
+		Conn: js.Conn(), Slots: slots.New(16).Tenant("suite"), Grace: 200 * time.Millisecond,
+		HandOver: 10 * time.Millisecond,
+		Gone:     func(err error) bool { return errors.Is(err, jetstream.ErrStreamNotFound) },
 		Ensure: func(ctx context.Context, topic string) (jetstream.Consumer, error) {
 			stream, err := streamOf(ctx, js, topic)
 			if err != nil {
@@ -79,7 +84,8 @@ func streamOf(ctx context.Context, js jetstream.JetStream, topic string) (jetstr
 	return js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: topic, Subjects: []string{topic}})
 }
 
-// suitePublisher makes the topic's stream first: the suite publishes to topics that nobody subscribed to yet.
+// suitePublisher makes the topic's stream first: the suite publishes to topics that
+// nobody subscribed to yet.
 type suitePublisher struct{ publisher }
 
 func (p suitePublisher) Publish(topic string, messages ...*message.Message) error {
@@ -90,7 +96,8 @@ func (p suitePublisher) Publish(topic string, messages ...*message.Message) erro
 }
 
 func consumerConfig(durable string, ackWait time.Duration) jetstream.ConsumerConfig {
-	return jetstream.ConsumerConfig{Durable: durable, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 1000}
+	return jetstream.ConsumerConfig{Durable: durable, AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: ackWait, MaxAckPending: 1000}
 }
 
 // ensure makes the consumer "d" of a run's stream.

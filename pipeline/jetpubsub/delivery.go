@@ -30,8 +30,8 @@ type Delivery struct {
 	slot    slot
 }
 
-// Nacked says what a negative acknowledgement of the message means; without it the message comes again after a
-// back-off.
+// Nacked says what a negative acknowledgement of the message means; without it the message
+// comes again after a back-off.
 func (d *Delivery) Nacked(v Verdict) { d.verdict.Store(&v) }
 
 type deliveryKey struct{}
@@ -57,7 +57,8 @@ func (d *Delivery) refuse() error {
 // deliverAgain is how long a message waits after a delivery that failed.
 var deliverAgain = retry.Policy{First: 100 * time.Millisecond, Most: 30 * time.Second}
 
-// message is the delivery as Watermill's message: its UUID as published, or its sequence in the stream, and its headers as metadata.
+// message is the delivery as Watermill's message: its UUID as published, or its sequence in the
+// stream, and its headers as metadata.
 func (d *Delivery) message(ctx context.Context) *message.Message {
 	headers := d.Msg.Headers()
 	id := headers.Get(jetstream.MsgIDHeader)

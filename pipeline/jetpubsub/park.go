@@ -29,8 +29,9 @@ func (s *slot) settle(well bool) {
 	}
 }
 
-// Park lets a message wait without its slot: others may be in work meanwhile, and the server goes on to be told that this one is. It reports
-// whether the message has a slot again; it has not when the context ended.
+// Park lets a message wait without its slot: others may be in work meanwhile, and the server
+// goes on to be told that this one is. It reports whether the message has a slot again; it has
+// not when the context ended.
 func (d *Delivery) Park(ctx context.Context, wait time.Duration) bool {
 	s := &d.slot
 	s.parked.Add(1)
@@ -62,10 +63,12 @@ func (d *Delivery) Park(ctx context.Context, wait time.Duration) bool {
 	return !s.settled
 }
 
-// parkedRest is how long a subscription rests before it looks again whether fewer of its messages wait.
+// parkedRest is how long a subscription rests before it looks again whether
+// fewer of its messages wait.
 const parkedRest = time.Second
 
-// unparked is how many messages more may wait: as many as there are slots, so that an outage does not bring the whole stream into memory.
+// unparked is how many messages more may wait: as many as there are slots, so that an outage does
+// not bring the whole stream into memory.
 func (s *subscription) unparked() int { return s.cfg.Slots.Total() - int(s.parked.Load()) }
 
 // unpark waits until a message more may wait.

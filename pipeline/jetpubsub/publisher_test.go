@@ -8,8 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// publisher puts messages on the stream that holds their topic, and waits until the server has stored each: Watermill's test suite needs one. The message's
-// UUID is the server's key against duplicates, and its metadata are headers.
+// publisher puts messages on the stream that holds their topic, and waits until the server has
+// stored each: Watermill's test suite needs one. The message's UUID is the server's key against
+// duplicates, and its metadata are headers.
 type publisher struct{ JetStream jetstream.JetStream }
 
 var _ message.Publisher = publisher{}

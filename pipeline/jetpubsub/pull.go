@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/slots"
 )
 
-// pull waits until there are messages, leases slots and takes messages into them. A subscription that has nothing to do has no slots and asks for none.
+// pull waits until there are messages, leases slots and takes messages into them. A subscription
+// that has nothing to do has no slots and asks for none.
 func (s *subscription) pull(ctx context.Context) error {
 	if s.request == nil {
 		s.unpark(ctx)
@@ -42,10 +43,11 @@ func (s *subscription) pull(ctx context.Context) error {
 }
 
 const (
-	// answerWithin is how long nats.go waits for the answer to a pull that takes the messages that are there.
+	// answerWithin is how long nats.go waits for the answer to a pull that takes the
+	// messages that are there.
 	answerWithin = time.Second
-	// spread is how long a process leaves the messages that have come to others, if all of its slots are in work: of several the one with the
-	// most slots left takes them.
+	// spread is how long a process leaves the messages that have come to others, if all of its
+	// slots are in work: of several the one with the most slots left takes them.
 	spread = 5 * time.Millisecond
 	// vainRest is the rest after a pull that brought nothing, as another process was faster.
 	vainRest = 5 * time.Millisecond
@@ -53,8 +55,9 @@ const (
 
 var errSilent = errors.New("the server did not answer a pull within 1 s")
 
-// bell waits until there are messages, and takes none: the server answers a pull for one byte as soon as there is a message, which is always larger,
-// and leaves it to whoever has a slot. It reports false when none came for a while.
+// bell waits until there are messages, and takes none: the server answers a pull for one byte as
+// soon as there is a message, which is always larger, and leaves it to whoever has a slot. It
+// reports false when none came for a while.
 func (s *subscription) bell(ctx context.Context) (rung bool, err error) {
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()

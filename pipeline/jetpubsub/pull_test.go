@@ -17,7 +17,8 @@ import (
 	"github.com/rondo-rl/rondo/slots"
 )
 
-// Three slots, ten messages and handlers that do not come back: the server has given out three, and no more.
+// Three slots, ten messages and handlers that do not come back: the server has
+// given out three, and no more.
 func TestThreeSlotsHoldThreeMessages(t *testing.T) {
 	b := newBench(t)
 	fill(t, b.log, "three", 10)
@@ -31,8 +32,10 @@ func TestThreeSlotsHoldThreeMessages(t *testing.T) {
 		t.Fatalf("message %s came with all slots in use", m.UUID)
 	case <-time.After(100 * time.Millisecond):
 	}
-	if info := consumerInfo(t, b.log, "three"); info.NumAckPending != 3 || info.NumPending != 7 || info.NumWaiting != 0 {
-		t.Errorf("the server has %d given out, %d left and %d pulls waiting; want 3, 7 and 0", info.NumAckPending, info.NumPending, info.NumWaiting)
+	if info := consumerInfo(t, b.log, "three"); info.NumAckPending != 3 ||
+		info.NumPending != 7 || info.NumWaiting != 0 {
+		t.Errorf("the server has %d given out, %d left and %d pulls waiting; want 3, 7 and 0", info.NumAckPending,
+			info.NumPending, info.NumWaiting)
 	}
 	for range 7 {
 		work[0].Ack()
@@ -41,11 +44,15 @@ func TestThreeSlotsHoldThreeMessages(t *testing.T) {
 	for _, m := range work {
 		m.Ack()
 	}
-	natstest.Eventually(t, "all are acknowledged", func() bool { return consumerInfo(t, b.log, "three").NumAckPending == 0 })
+	natstest.Eventually(t, "all are acknowledged", func() bool {
+		return consumerInfo(t, b.log,
+			"three").NumAckPending == 0
+	})
 }
 
-// In virtual time: the server is stopped and started again under a subscription with a message in work. That one is not handled twice, although
-// its acknowledgement may be lost on a server that answers before it has its consumers, and those that come later arrive.
+// In virtual time: the server is stopped and started again under a subscription with a message in
+// work. That one is not handled twice, although its acknowledgement may be lost on a server that
+// answers before it has its consumers, and those that come later arrive.
 func TestServerRestarts(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		b := newBench(t)
@@ -79,7 +86,8 @@ func TestServerRestarts(t *testing.T) {
 	})
 }
 
-// Of two processes that wait for messages the one with more free slots takes them: work that comes singly is spread.
+// Of two processes that wait for messages the one with more free slots takes them: work
+// that comes singly is spread.
 func TestFreeProcessTakesTheMessage(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		b := newBench(t)
@@ -95,7 +103,8 @@ func TestFreeProcessTakesTheMessage(t *testing.T) {
 		free := subscribe(t, shared(t, natstest.Connect(t, b.server), idle, 0), "spread")
 		time.Sleep(time.Second)
 		for n := range 10 {
-			e, err := events.New("spread", events.RolloutAnnotatedType, fmt.Sprintf("e%d", n), "0", events.RolloutAnnotated{Text: "x"})
+			e, err := events.New("spread", events.RolloutAnnotatedType, fmt.Sprintf("e%d", n),
+				"0", events.RolloutAnnotated{Text: "x"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +132,8 @@ func TestSubscribersLeaveNoGoroutines(t *testing.T) {
 	for range 10 {
 		subscribeOnce(t, nc, b, 4)
 	}
-	natstest.Eventually(t, "the goroutines of closed subscribers have ended", func() bool { return runtime.NumGoroutine() <= before })
+	natstest.Eventually(t, "the goroutines of closed subscribers have ended",
+		func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // subscribeOnce handles n messages and closes, with others handed out and not read.

@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// settle tells the server that a message is in work until its handler ends and its acknowledgement is confirmed, or how else it ended.
+// settle tells the server that a message is in work until its handler ends and its acknowledgement
+// is confirmed, or how else it ended.
 func (s *subscription) settle(d *Delivery, m *message.Message, ackWait time.Duration) {
 	beat := time.NewTicker(ackWait / 3)
 	defer beat.Stop()
@@ -43,14 +44,16 @@ func (s *subscription) settle(d *Delivery, m *message.Message, ackWait time.Dura
 	}
 }
 
-// A server that has just been started takes connections before it takes acknowledgements: 50 ms, doubled seven times, are 6 s.
+// A server that has just been started takes connections before it takes acknowledgements: 50 ms,
+// doubled seven times, are 6 s.
 const (
 	ackTries      = 8
 	ackAgainAfter = 50 * time.Millisecond
 )
 
-// confirm acknowledges a message until the server has confirmed it: an acknowledgement that is lost costs another delivery. While
-// the server is away, or the turn for it does not come, the message needs no slot.
+// confirm acknowledges a message until the server has confirmed it: an acknowledgement that
+// is lost costs another delivery. While the server is away, or the turn for it does not come,
+// the message needs no slot.
 func (s *subscription) confirm(d *Delivery, patience time.Duration) {
 	release := sync.OnceFunc(func() { d.slot.settle(true) })
 	defer release()

@@ -1,8 +1,8 @@
 // Package jetpubsub is a Watermill subscriber on nats.go's JetStream client.
 //
-// The subscriber pulls from a durable consumer as many messages as it has slots for and never more, tells the server
-// that a handler is still at work, and acknowledges afterwards. Messages of one subscription are in work side by side. It
-// promises each message at least once, and no order.
+// The subscriber pulls from a durable consumer as many messages as it has slots for and never more,
+// tells the server that a handler is still at work, and acknowledges afterwards. Messages of one
+// subscription are in work side by side. It promises each message at least once, and no order.
 package jetpubsub
 
 import (
@@ -25,13 +25,15 @@ type Config struct {
 	Conn *nats.Conn
 	// Slots bound the messages in work; they are counted for the tenant.
 	Slots slots.Tenant
-	// Requests are the turns in which the server is asked for messages, and told that they are handled. The zero value waits for none.
+	// Requests are the turns in which the server is asked for messages, and told that they are
+	// handled. The zero value waits for none.
 	Requests slots.Tenant
-	// Ensure finds or makes a topic's durable consumer. It is called again after pulls that failed; an error for which Gone
-	// holds ends the subscription.
+	// Ensure finds or makes a topic's durable consumer. It is called again after pulls that failed;
+	// an error for which Gone holds ends the subscription.
 	Ensure func(ctx context.Context, topic string) (jetstream.Consumer, error)
 	Gone   func(error) bool
-	// Stalled is told why a topic gives no messages, and nil when the server answers again. It may be nil.
+	// Stalled is told why a topic gives no messages, and nil when the server
+	// answers again. It may be nil.
 	Stalled func(error)
 	// Grace is how long messages in work may take when the subscription ends.
 	Grace time.Duration
@@ -65,8 +67,8 @@ func NewSubscriber(cfg Config) *Subscriber {
 // ErrClosed means that the subscriber was closed.
 var ErrClosed = errors.New("subscriber is closed")
 
-// Subscribe begins to pull. When the context ends or the subscriber is closed, no more is pulled, messages in
-// work get the grace time, and the channel closes.
+// Subscribe begins to pull. When the context ends or the subscriber is closed, no more is pulled,
+// messages in work get the grace time, and the channel closes.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	consumer, err := s.cfg.Ensure(ctx, topic)
 	if err != nil {
@@ -106,7 +108,8 @@ type subscription struct {
 	// out has space for all messages that can be in work, so that handing out never waits.
 	out chan *message.Message
 
-	// The puller's own: its request for slots, nil while no messages are known to wait, and whether pulls fail.
+	// The puller's own: its request for slots, nil while no messages are known to
+	// wait, and whether pulls fail.
 	request *slots.Request
 	stalled bool
 	parked  atomic.Int64 // messages that wait without a slot
@@ -129,11 +132,13 @@ func newSubscription(ctx context.Context, cfg Config, topic string, consumer jet
 const (
 	// ensureAgainAfter is the rest after a pull that failed.
 	ensureAgainAfter = 100 * time.Millisecond
-	// confirmWithin is how long an ending subscription waits for the confirmations of its last acknowledgements.
+	// confirmWithin is how long an ending subscription waits for the confirmations of
+	// its last acknowledgements.
 	confirmWithin = time.Second
 )
 
-// run pulls until the context ends or the consumer is gone for good, and then sees to the messages in work.
+// run pulls until the context ends or the consumer is gone for good, and then sees
+// to the messages in work.
 func (s *subscription) run(ctx context.Context) {
 	defer close(s.out)
 	defer s.stopConfirm()
@@ -175,8 +180,8 @@ func (s *subscription) ensure(ctx context.Context) bool {
 	return true
 }
 
-// accept takes a message over and hands it out: it is in work from here on. A message that arrives when the subscription
-// is already ending goes back. pending is how many messages wait behind it.
+// accept takes a message over and hands it out: it is in work from here on. A message that arrives
+// when the subscription is already ending goes back. pending is how many messages wait behind it.
 func (s *subscription) accept(ctx context.Context, m jetstream.Msg) (pending uint64) {
 	meta, err := m.Metadata()
 	if err != nil {

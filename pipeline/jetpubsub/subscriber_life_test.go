@@ -18,7 +18,8 @@ import (
 	"github.com/rondo-rl/rondo/slots"
 )
 
-// The line is cut again and again while messages are in work: each message is handled, and none stays behind.
+// The line is cut again and again while messages are in work: each message is
+// handled, and none stays behind.
 func TestLineIsCut(t *testing.T) {
 	b := newBench(t)
 	const n = 300
@@ -133,7 +134,8 @@ func TestEndingLetsWorkFinish(t *testing.T) {
 		sub.Close()
 		info := consumerInfo(t, b.log, "end")
 		if want := uint64(10 - len(inWork)); info.NumPending+uint64(info.NumAckPending) < want {
-			t.Errorf("%d pending and %d unacknowledged, want %d that were not handled", info.NumPending, info.NumAckPending, want)
+			t.Errorf("%d pending and %d unacknowledged, want %d that were not handled", info.NumPending,
+				info.NumAckPending, want)
 		}
 		// Another worker gets the rest without waiting for the AckWait.
 		rest := subscribe(t, shared(t, natstest.Connect(t, b.server), slots.New(4), 0), "end")
@@ -195,7 +197,10 @@ func TestStreamGoneEndsTheSubscription(t *testing.T) {
 	})
 	messages := subscribe(t, sub, "gone")
 	receive(t, messages).Ack()
-	natstest.Eventually(t, "it is acknowledged", func() bool { return consumerInfo(t, b.log, "gone").NumAckPending == 0 })
+	natstest.Eventually(t, "it is acknowledged", func() bool {
+		return consumerInfo(t, b.log,
+			"gone").NumAckPending == 0
+	})
 	deleted.Store(true)
 	if err := b.log.Streams.DeleteRun(t.Context(), "gone"); err != nil {
 		t.Fatal(err)

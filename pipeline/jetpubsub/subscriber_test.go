@@ -27,7 +27,8 @@ func fill(t testing.TB, log *eventlog.Log, run string, n int) {
 		t.Fatal(err)
 	}
 	for i := range n {
-		e, err := events.New(run, events.RolloutAnnotatedType, fmt.Sprintf("e%d", i), "0", events.RolloutAnnotated{Text: "x"})
+		e, err := events.New(run, events.RolloutAnnotatedType, fmt.Sprintf("e%d", i),
+			"0", events.RolloutAnnotated{Text: "x"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +38,8 @@ func fill(t testing.TB, log *eventlog.Log, run string, n int) {
 	}
 }
 
-// shared makes subscribers that share slots, as those of one service do, over a connection of their own.
+// shared makes subscribers that share slots, as those of one service do, over a
+// connection of their own.
 func shared(t testing.TB, nc *nats.Conn, capacity *slots.Slots, grace time.Duration) *jetpubsub.Subscriber {
 	t.Helper()
 	log, err := eventlog.New(nc, natstest.Store(t))
@@ -45,7 +47,8 @@ func shared(t testing.TB, nc *nats.Conn, capacity *slots.Slots, grace time.Durat
 		t.Fatal(err)
 	}
 	return jetpubsub.NewSubscriber(jetpubsub.Config{
-		Conn: nc, Slots: capacity.Tenant("test"), Grace: grace, HandOver: 10 * time.Millisecond, Gone: func(error) bool { return false },
+		Conn: nc, Slots: capacity.Tenant("test"), Grace: grace, HandOver: 10 * time.Millisecond,
+		Gone: func(error) bool { return false },
 		Ensure: func(ctx context.Context, run string) (jetstream.Consumer, error) {
 			return ensure(ctx, log, run, 3*time.Second)
 		},
@@ -111,7 +114,8 @@ func TestNeverMoreOnTheirWayThanSlots(t *testing.T) {
 	}
 	for range 30 {
 		if out := consumerInfo(t, b.log, "one").NumAckPending + consumerInfo(t, b.log, "two").NumAckPending; out > 3 {
-			// The server counts what it sent to a pull that was withdrawn at that moment, too; that one comes to nobody.
+			// The server counts what it sent to a pull that was withdrawn at that moment, too;
+			// that one comes to nobody.
 			select {
 			case <-one:
 				t.Fatalf("%d messages are on their way to 3 slots", out)
@@ -133,8 +137,8 @@ func TestNeverMoreOnTheirWayThanSlots(t *testing.T) {
 	}
 }
 
-// One subscription has a backlog, the other nothing: the quiet one's pull must not lock half of the slots, and
-// must not starve either.
+// One subscription has a backlog, the other nothing: the quiet one's pull must not lock half of the
+// slots, and must not starve either.
 func TestBusyAndQuietShareSlots(t *testing.T) {
 	b := newBench(t)
 	fill(t, b.log, "quiet", 0)
@@ -192,8 +196,8 @@ func TestHeartbeatsOverLongWork(t *testing.T) {
 	})
 }
 
-// In virtual time: a message is acknowledged, and its run's turn at the log does not come for twenty minutes. Its slot is free
-// meanwhile, and it is delivered to nobody else.
+// In virtual time: a message is acknowledged, and its run's turn at the log does not come for
+// twenty minutes. Its slot is free meanwhile, and it is delivered to nobody else.
 func TestAcknowledgementWaitsForItsTurn(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		b := newBench(t)

@@ -1,4 +1,5 @@
-// Package outage tells the plane's own faults from those of models, tasks, sandboxes and inference servers.
+// Package outage tells the plane's own faults from those of models, tasks,
+// sandboxes and inference servers.
 package outage
 
 import (
@@ -21,8 +22,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// KindOf is the kind of outage of the plane that an error comes of, "" where the model, the task, its sandbox or an inference server may be to blame.
-// It is the one line between both: what comes of an outage waits, costs no try and no delivery, and pauses no run.
+// KindOf is the kind of outage of the plane that an error comes of, "" where the model, the task,
+// its sandbox or an inference server may be to blame. It is the one line between both: what comes
+// of an outage waits, costs no try and no delivery, and pauses no run.
 func KindOf(err error) health.Kind {
 	switch {
 	case err == nil:
@@ -75,7 +77,8 @@ const (
 	storeFailed  jetstream.ErrorCode = 10077 // also of messages that are too large, which says nothing of the server
 )
 
-// full: a stream, the server's disk, or what the server may use of it or of the memory is at its limit.
+// full: a stream, the server's disk, or what the server may use of it or of
+// the memory is at its limit.
 func full(err error) bool {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {
@@ -90,22 +93,25 @@ func full(err error) bool {
 	return false
 }
 
-// down: the log's server is away, is starting, or has no leader. A time that is over may be another one's.
+// down: the log's server is away, is starting, or has no leader. A time that is
+// over may be another one's.
 func down(err error) bool {
 	var api *jetstream.APIError
-	return eventlog.Away(err) && !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrConnectionClosed) ||
+	return eventlog.Away(err) && !errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, nats.ErrConnectionClosed) ||
 		errors.As(err, &api) && api.Code == http.StatusServiceUnavailable
 }
 
 // Again is how long what waits for the end of an outage rests until it is tried again.
 var Again = retry.Policy{First: time.Second, Most: 15 * time.Second}
 
-// outlastFor is how long work that was done waits in its place for the end of an outage. Most are over by then, and what was sampled or run is not done
-// twice.
+// outlastFor is how long work that was done waits in its place for the end of an outage. Most are
+// over by then, and what was sampled or run is not done twice.
 const outlastFor = 2 * time.Minute
 
-// Outlast does something again as long as it fails by an outage, for outlastFor at most. It is for the end of work that is dear: what the outage keeps
-// from being stored is lost when the input waits.
+// Outlast does something again as long as it fails by an outage, for outlastFor at most.
+// It is for the end of work that is dear: what the outage keeps from being stored is
+// lost when the input waits.
 func Outlast(ctx context.Context, do func() error) error {
 	began := time.Now()
 	for failed := 1; ; failed++ {

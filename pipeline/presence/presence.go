@@ -1,5 +1,6 @@
-// Package presence is what processes of the plane say of themselves to whoever shows it: which sandboxes they hold, and which inference servers they ask.
-// It is said over core NATS every two seconds and kept nowhere. Nothing on the log follows from it: generators count each other by it.
+// Package presence is what processes of the plane say of themselves to whoever shows it: which
+// sandboxes they hold, and which inference servers they ask. It is said over core NATS every two
+// seconds and kept nowhere. Nothing on the log follows from it: generators count each other by it.
 package presence
 
 import (
@@ -133,7 +134,8 @@ func Name(instance string) string {
 	}, instance)
 }
 
-// Hear hands over what all processes say, until stop is called. It may call heard from several goroutines. It skips reports that are malformed or too long.
+// Hear hands over what all processes say, until stop is called. It may call heard from several
+// goroutines. It skips reports that are malformed or too long.
 func Hear(nc *nats.Conn, heard func(Report)) (stop func(), err error) {
 	return hear(nc, heard, topology.PresenceSubject+"*.*", topology.MirrorSubject+"*.*")
 }
@@ -170,7 +172,8 @@ func hear(nc *nats.Conn, heard func(Report), subjects ...string) (stop func(), e
 
 // fits reports whether a report is within its bounds, and of whom its subject says.
 func (r *Report) fits(subject string) bool {
-	if subject != topology.PresenceSubject+r.Service+"."+r.Name || len(r.Servers) > MaxServers || r.Slots < 0 || r.Slots > maxSlots || r.Runner != nil && len(r.Runner.Sandboxes) > MaxSandboxes {
+	if subject != topology.PresenceSubject+r.Service+"."+r.Name || len(r.Servers) > MaxServers || r.Slots < 0 ||
+		r.Slots > maxSlots || r.Runner != nil && len(r.Runner.Sandboxes) > MaxSandboxes {
 		return false
 	}
 	texts := []string{r.Instance, r.Build}

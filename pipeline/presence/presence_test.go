@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/pipeline/presence"
 )
 
-// TestSpeakAndHear: a process is heard as it spoke, and nothing is heard of reports that are malformed, too large, or of another one than their subject says.
+// TestSpeakAndHear: a process is heard as it spoke, and nothing is heard of reports that are
+// malformed, too large, or of another one than their subject says.
 func TestSpeakAndHear(t *testing.T) {
 	nc := natstest.Log(t).Conn()
 	before := nc.NumSubscriptions()
@@ -30,20 +31,24 @@ func TestSpeakAndHear(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	long := presence.Report{Service: "s", Name: "n", Runner: &presence.Runner{Sandboxes: make([]presence.Sandbox, presence.MaxSandboxes+1)}}
+	long := presence.Report{Service: "s", Name: "n", Runner: &presence.Runner{Sandboxes: make([]presence.Sandbox,
+		presence.MaxSandboxes+1)}}
 	say("s.n", []byte("{"))
 	say("s.n", presence.Report{Service: "s", Name: "other"})
 	say("s.n", presence.Report{Service: "s", Name: "n", Instance: strings.Repeat("x", 1000)})
 	say("s.n", presence.Report{Service: "s", Name: "n", Servers: make([]presence.Server, presence.MaxServers+1)})
 	say("s.n", long)
-	say("mirror.small.x", presence.Report{Service: "mirror", Name: "small.x", Mirror: &presence.Mirror{Policy: "large", Region: "x"}})
+	say("mirror.small.x", presence.Report{Service: "mirror", Name: "small.x",
+		Mirror: &presence.Mirror{Policy: "large", Region: "x"}})
 	say("s.n", presence.Report{Service: "s", Name: "n", Mirror: &presence.Mirror{Policy: "large", Region: "x"}})
 	say("s.n", append([]byte(`{"service":"s","name":"n","instance":"`), make([]byte, 200<<10)...))
 	go presence.Speak(t.Context(), nc, "toolrunner", "r1", func() presence.Report {
-		return presence.Report{Instance: "host", Runner: &presence.Runner{Slots: 3, Sandboxes: []presence.Sandbox{{Run: "live", Rollout: "g000001-0", Working: true}}}}
+		return presence.Report{Instance: "host", Runner: &presence.Runner{Slots: 3,
+			Sandboxes: []presence.Sandbox{{Run: "live", Rollout: "g000001-0", Working: true}}}}
 	})
 	r := <-heard
-	if r.Service != "toolrunner" || r.Name != "r1" || r.Instance != "host" || r.Runner.Slots != 3 || len(r.Runner.Sandboxes) != 1 || time.Since(r.Started) > time.Minute {
+	if r.Service != "toolrunner" || r.Name != "r1" || r.Instance != "host" || r.Runner.Slots != 3 ||
+		len(r.Runner.Sandboxes) != 1 || time.Since(r.Started) > time.Minute {
 		t.Errorf("heard %+v", r)
 	}
 	stop()

@@ -23,8 +23,9 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// collector sends spans over HTTP, by the standard variables that the package otlptracehttp knows. That package is not used because it compiles
-// gRPC and gRPC's gateway, for the one message that it sends.
+// collector sends spans over HTTP, by the standard variables that the package
+// otlptracehttp knows. That package is not used because it compiles gRPC and gRPC's
+// gateway, for the one message that it sends.
 type collector struct {
 	url     string
 	headers http.Header
@@ -50,12 +51,14 @@ func setting(name string) (variable, value string) {
 	return variable, value
 }
 
-// newCollector reads the environment. It does not wait for the collector. The endpoint is a base URL; "" is that of the environment.
+// newCollector reads the environment. It does not wait for the collector. The endpoint is a base
+// URL; "" is that of the environment.
 func newCollector(endpoint string) (*collector, error) {
 	if variable, protocol := setting("PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
 		return nil, fmt.Errorf("%s is %q: use http/protobuf, which collectors take on port 4318", variable, protocol)
 	}
-	c := &collector{headers: http.Header{}, client: &http.Client{Timeout: 10 * time.Second}, retry: retry.Policy{First: 5 * time.Second, Most: 30 * time.Second}}
+	c := &collector{headers: http.Header{}, client: &http.Client{Timeout: 10 * time.Second},
+		retry: retry.Policy{First: 5 * time.Second, Most: 30 * time.Second}}
 	variable := "--otlp-endpoint"
 	exact := ""
 	if endpoint == "" {
@@ -77,7 +80,8 @@ func newCollector(endpoint string) (*collector, error) {
 		switch name = strings.TrimSpace(name); {
 		case strings.TrimSpace(pair) == "":
 		case !found || name == "" || err != nil:
-			return nil, fmt.Errorf("%s: write name=value, and a comma between two of them", variable) // its text may be a key
+			// its text may be a key
+			return nil, fmt.Errorf("%s: write name=value, and a comma between two of them", variable)
 		default:
 			c.headers.Set(name, strings.TrimSpace(text))
 		}
@@ -134,11 +138,13 @@ func (c *collector) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces implements otlptrace.Client. It sends again while the collector says that it is busy.
+// UploadTraces implements otlptrace.Client. It sends again while the
+// collector says that it is busy.
 func (c *collector) UploadTraces(ctx context.Context, spans []*tracev1.ResourceSpans) error {
 	ctx, cancel := context.WithTimeout(ctx, sendFor)
 	defer cancel()
-	body, err := proto.Marshal(&tracev1.TracesData{ResourceSpans: spans}) // in bytes the same as an ExportTraceServiceRequest
+	// in bytes the same as an ExportTraceServiceRequest
+	body, err := proto.Marshal(&tracev1.TracesData{ResourceSpans: spans})
 	if err != nil {
 		return err
 	}
@@ -190,10 +196,12 @@ func (c *collector) send(ctx context.Context, body []byte) (busy bool, wait time
 		busy = true
 	}
 	seconds, _ := strconv.ParseUint(answer.Header.Get("Retry-After"), 10, 16)
-	return busy, time.Duration(seconds) * time.Second, fmt.Errorf("the collector answers %s: %.200q", answer.Status, text)
+	return busy, time.Duration(seconds) * time.Second,
+		fmt.Errorf("the collector answers %s: %.200q", answer.Status, text)
 }
 
-// rejected is the error of an answer, an ExportTraceServiceResponse, by which the collector has not taken all spans.
+// rejected is the error of an answer, an ExportTraceServiceResponse, by which the collector
+// has not taken all spans.
 func rejected(answer []byte) error {
 	partial, _ := field(answer, 1)
 	_, spans := field(partial, 1)

@@ -35,7 +35,8 @@ func connected(t *testing.T, endpoint string) *collector {
 
 var spans = []*tracev1.ResourceSpans{{SchemaUrl: "one"}}
 
-// TestUpload: spans reach the URL that the variables name, with their headers, compressed and over TLS, and again while the collector is busy.
+// TestUpload: spans reach the URL that the variables name, with their headers, compressed and over
+// TLS, and again while the collector is busy.
 func TestUpload(t *testing.T) {
 	var requests []string
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,17 +46,20 @@ func TestUpload(t *testing.T) {
 		}
 		data, err := io.ReadAll(body)
 		var got tracev1.TracesData
-		if err != nil || proto.Unmarshal(data, &got) != nil || len(got.ResourceSpans) != 1 || got.ResourceSpans[0].SchemaUrl != "one" {
+		if err != nil || proto.Unmarshal(data, &got) != nil || len(got.ResourceSpans) != 1 ||
+			got.ResourceSpans[0].SchemaUrl != "one" {
 			t.Errorf("got %v, %v", &got, err)
 		}
-		requests = append(requests, r.URL.Path+" "+r.Header.Get("Content-Encoding")+" "+r.Header.Get("X-Key")+" "+r.Header.Get("Content-Type"))
+		requests = append(requests, r.URL.Path+" "+r.Header.Get("Content-Encoding")+" "+r.Header.Get("X-Key")+" "+
+			r.Header.Get("Content-Type"))
 		if len(requests) < 3 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
 	defer server.Close()
 	authority := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
@@ -71,7 +75,8 @@ func TestUpload(t *testing.T) {
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "")
 	requests = requests[:0]
-	if err := connected(t, server.URL+"/base/").UploadTraces(t.Context(), spans); err != nil || len(requests) != 3 || !strings.HasPrefix(requests[0], "/base/v1/traces  ") {
+	if err := connected(t, server.URL+"/base/").UploadTraces(t.Context(), spans); err != nil || len(requests) != 3 ||
+		!strings.HasPrefix(requests[0], "/base/v1/traces  ") {
 		t.Errorf("requests %q, %v", requests, err)
 	}
 }
@@ -85,7 +90,8 @@ func TestUploadFails(t *testing.T) {
 		body   []byte
 		want   string
 	}{
-		"rejected":         {200, protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), partial), `rejects 3 spans: "too old"`},
+		"rejected": {200, protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), partial),
+			`rejects 3 spans: "too old"`},
 		"refused":          {400, []byte("no key"), `answers 400 Bad Request: "no key"`},
 		"taken":            {200, nil, ""},
 		"taken for later":  {202, nil, ""},
@@ -107,16 +113,19 @@ func TestUploadFails(t *testing.T) {
 	}
 }
 
-// TestWrongVariables: a value that is not understood is refused, and no error shows what may be a key.
+// TestWrongVariables: a value that is not understood is refused, and no error
+// shows what may be a key.
 func TestWrongVariables(t *testing.T) {
 	for variable, value := range map[string]string{
-		"PROTOCOL": "grpc", "COMPRESSION": "zstd", "TIMEOUT": "10s", "HEADERS": "hunter2", "CERTIFICATE": "/nothing", "CLIENT_CERTIFICATE": "/nothing", "ENDPOINT": "localhost:4317",
+		"PROTOCOL": "grpc", "COMPRESSION": "zstd", "TIMEOUT": "10s", "HEADERS": "hunter2", "CERTIFICATE": "/nothing",
+		"CLIENT_CERTIFICATE": "/nothing", "ENDPOINT": "localhost:4317",
 	} {
 		t.Run(variable, func(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 			t.Setenv("OTEL_EXPORTER_OTLP_TRACES_"+variable, value)
 			_, err := newCollector("")
-			if err == nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_TRACES_"+variable) || strings.Contains(err.Error(), "hunter2") {
+			if err == nil || !strings.Contains(err.Error(), "OTEL_EXPORTER_OTLP_TRACES_"+variable) ||
+				strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%v", err)
 			}
 		})

@@ -25,7 +25,8 @@ type exporter struct {
 
 // newCounter is the count of spans.
 func newCounter(r prometheus.Registerer) (*prometheus.CounterVec, error) {
-	spans := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_trace_spans_total", Help: "Spans by what became of them: exported, lost."}, []string{"outcome"})
+	spans := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_trace_spans_total",
+		Help: "Spans by what became of them: exported, lost."}, []string{"outcome"})
 	if r == nil {
 		return spans, nil
 	}
@@ -38,7 +39,8 @@ func newCounter(r prometheus.Registerer) (*prometheus.CounterVec, error) {
 }
 
 func newExporter(to sdktrace.SpanExporter, l *slog.Logger, spans *prometheus.CounterVec) *exporter {
-	return &exporter{SpanExporter: to, logger: l, exported: spans.WithLabelValues("exported"), lost: spans.WithLabelValues("lost")}
+	return &exporter{SpanExporter: to, logger: l, exported: spans.WithLabelValues("exported"),
+		lost: spans.WithLabelValues("lost")}
 }
 
 // ExportSpans implements sdktrace.SpanExporter. A failure is no error: the SDK would log each.

@@ -56,7 +56,8 @@ func (t *Tracing) finish(ctx context.Context, j job, s span, options ...trace.Sp
 	if s.from.IsZero() || s.from.After(s.to) {
 		s.from = s.to
 	}
-	options = append(options, trace.WithTimestamp(s.from), trace.WithSpanKind(s.kind), trace.WithAttributes(s.attributes...), trace.WithLinks(s.links...))
+	options = append(options, trace.WithTimestamp(s.from), trace.WithSpanKind(s.kind),
+		trace.WithAttributes(s.attributes...), trace.WithLinks(s.links...))
 	_, made := t.tracer(j.service).Start(ctx, s.name, options...)
 	if s.failure != "" {
 		made.SetAttributes(attribute.String("error.type", s.failure))
@@ -68,7 +69,8 @@ func (t *Tracing) finish(ctx context.Context, j job, s span, options ...trace.Sp
 	made.End(trace.WithTimestamp(s.to))
 }
 
-// parentSpan is the span that those of an event hang on: the handler's where it is in the rollout's trace, else the rollout's.
+// parentSpan is the span that those of an event hang on: the handler's where it is in the rollout's
+// trace, else the rollout's.
 func (j job) parentSpan() trace.SpanContext {
 	first := firstSpan(j.fact)
 	if j.work.IsValid() && j.work.TraceID() == first.TraceID() {
@@ -86,8 +88,10 @@ func (t *Tracing) sampled(ctx context.Context, j job, turn events.TurnSampled) {
 	from := turn.StartedAt
 	list := append(j.attributes(),
 		attribute.String("gen_ai.operation.name", "chat"),
-		attribute.Int("gen_ai.usage.input_tokens", turn.PromptTokens), attribute.Int("gen_ai.usage.output_tokens", turn.CompletionTokens),
-		attribute.Int("rondo.turn", turn.Turn), attribute.Int64("rondo.policy.version", turn.PolicyVersion), attribute.Bool("rondo.trainable", !turn.TextOnly))
+		attribute.Int("gen_ai.usage.input_tokens", turn.PromptTokens),
+		attribute.Int("gen_ai.usage.output_tokens", turn.CompletionTokens),
+		attribute.Int("rondo.turn", turn.Turn), attribute.Int64("rondo.policy.version", turn.PolicyVersion),
+		attribute.Bool("rondo.trainable", !turn.TextOnly))
 	if reason := word(turn.FinishReason); reason != "" {
 		list = append(list, attribute.StringSlice("gen_ai.response.finish_reasons", []string{reason}))
 	}
@@ -99,7 +103,8 @@ func (t *Tracing) sampled(ctx context.Context, j job, turn events.TurnSampled) {
 		name += " " + cfg.policy
 		list = append(list, modelOf(cfg, turn)...)
 	}
-	t.make(ctx, j, j.parentSpan(), span{name: name, kind: trace.SpanKindClient, from: from, to: endTime(from, turn.LatencyMS, j.at), attributes: list})
+	t.make(ctx, j, j.parentSpan(), span{name: name, kind: trace.SpanKindClient, from: from,
+		to: endTime(from, turn.LatencyMS, j.at), attributes: list})
 }
 
 // modelOf says which model was asked, and how.
@@ -114,7 +119,8 @@ func modelOf(cfg *knownRun, turn events.TurnSampled) []attribute.KeyValue {
 	}
 	list := []attribute.KeyValue{
 		attribute.String("gen_ai.provider.name", provider), attribute.String("gen_ai.request.model", cfg.policy),
-		attribute.Float64("gen_ai.request.temperature", with.Temperature), attribute.Int("gen_ai.request.max_tokens", with.MaxTokens),
+		attribute.Float64("gen_ai.request.temperature", with.Temperature),
+		attribute.Int("gen_ai.request.max_tokens", with.MaxTokens),
 	}
 	if with.TopP != nil {
 		list = append(list, attribute.Float64("gen_ai.request.top_p", *with.TopP))
@@ -128,7 +134,8 @@ func modelOf(cfg *knownRun, turn events.TurnSampled) []attribute.KeyValue {
 // tools are the spans of a turn's tool calls.
 func (t *Tracing) tools(ctx context.Context, j job, done events.ToolsCompleted) {
 	for _, result := range done.Results {
-		list := append(j.attributes(), attribute.Int("rondo.turn", done.Turn), attribute.String("rondo.isolation", done.Isolation))
+		list := append(j.attributes(), attribute.Int("rondo.turn", done.Turn),
+			attribute.String("rondo.isolation", done.Isolation))
 		if result.ExitCode != nil {
 			list = append(list, attribute.Int("rondo.tool.exit_code", *result.ExitCode))
 		}
@@ -159,12 +166,15 @@ func (t *Tracing) answered(ctx context.Context, j job, done events.WorkspaceAnsw
 	t.tool(ctx, j, workspaceTool, failure, done.StartedAt, done.DurationMS, list)
 }
 
-func (t *Tracing) tool(ctx context.Context, j job, name, failure string, from time.Time, tookMS float64, list []attribute.KeyValue) {
+func (t *Tracing) tool(ctx context.Context, j job, name, failure string, from time.Time, tookMS float64,
+	list []attribute.KeyValue) {
 	if cfg := t.configuration(ctx, j.fact.Run); cfg == nil || !cfg.tools[name] {
 		name = "other" // a model may call a tool by any text
 	}
-	list = append(list, attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", name), attribute.String("gen_ai.tool.type", "function"))
-	t.make(ctx, j, j.parentSpan(), span{name: "execute_tool " + name, kind: trace.SpanKindInternal, from: from, to: endTime(from, tookMS, j.at), attributes: list, failure: failure})
+	list = append(list, attribute.String("gen_ai.operation.name", "execute_tool"),
+		attribute.String("gen_ai.tool.name", name), attribute.String("gen_ai.tool.type", "function"))
+	t.make(ctx, j, j.parentSpan(), span{name: "execute_tool " + name, kind: trace.SpanKindInternal, from: from,
+		to: endTime(from, tookMS, j.at), attributes: list, failure: failure})
 }
 
 // words are what an id may look like: a server that writes something else is not quoted.
@@ -177,7 +187,8 @@ func word(text string) string {
 	return ""
 }
 
-// endTime is when something ended that began at a moment and took so many milliseconds; now where the beginning is not known.
+// endTime is when something ended that began at a moment and took so many milliseconds; now where
+// the beginning is not known.
 func endTime(from time.Time, milliseconds float64, now time.Time) time.Time {
 	if from.IsZero() {
 		return now
@@ -205,7 +216,8 @@ func (t *Tracing) configuration(ctx context.Context, run string) *knownRun {
 	if err != nil {
 		return nil
 	}
-	k := &knownRun{policy: cfg.Policy, builtin: cfg.Endpoint == runfile.BuiltinEndpoint, sampling: cfg.Sampling, tools: map[string]bool{workspaceTool: true, tools.SearchTool: true}}
+	k := &knownRun{policy: cfg.Policy, builtin: cfg.Endpoint == runfile.BuiltinEndpoint, sampling: cfg.Sampling,
+		tools: map[string]bool{workspaceTool: true, tools.SearchTool: true}}
 	if set, err := t.sets.Set(cfg.ToolSettings()); err == nil {
 		for _, d := range set.Definitions() {
 			k.tools[d.Name] = true

@@ -13,10 +13,12 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// A rollout's trace begins with the event that starts it, and every later event of its chain carries the trace's id. The id of the trace's
-// first span follows from the trace's, so each process knows the parent of its spans without asking another one.
+// A rollout's trace begins with the event that starts it, and every later event of its chain
+// carries the trace's id. The id of the trace's first span follows from the trace's, so each
+// process knows the parent of its spans without asking another one.
 
-// Begin is the first span of a trace that begins with an event: the same event and moment give the same one.
+// Begin is the first span of a trace that begins with an event: the same event and
+// moment give the same one.
 func Begin(id string, at time.Time) trace.SpanContext {
 	digest := sha256.New()
 	digest.Write([]byte(id))
@@ -26,13 +28,15 @@ func Begin(id string, at time.Time) trace.SpanContext {
 	return root(trace.TraceID(digest.Sum(nil)[:16]))
 }
 
-// root is the first span of a trace. It counts as sampled: whether a trace is kept follows from its id alone, so that all processes agree.
+// root is the first span of a trace. It counts as sampled: whether a trace is kept follows from its
+// id alone, so that all processes agree.
 func root(id trace.TraceID) trace.SpanContext {
 	span := trace.SpanID(id[8:])
 	if !span.IsValid() {
 		span[0] = 1
 	}
-	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: span, TraceFlags: trace.FlagsSampled, Remote: true})
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: span,
+		TraceFlags: trace.FlagsSampled, Remote: true})
 }
 
 // ids draws the ids of spans, but of a trace's first span, whose ids are given.
@@ -62,7 +66,8 @@ func (ids) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
 	return id
 }
 
-// Random begins a trace of no event. Nobody samples it: it ties the events of one chain together all the same.
+// Random begins a trace of no event. Nobody samples it: it ties the events of one
+// chain together all the same.
 func Random() trace.SpanContext {
 	var cfg trace.SpanContextConfig
 	binary.NativeEndian.PutUint64(cfg.TraceID[:8], rand.Uint64())

@@ -33,7 +33,8 @@ type Work struct {
 
 type workKey struct{}
 
-// Start begins the span of an input. With a nil Tracing the context only carries the trace on, and an input without one begins a trace.
+// Start begins the span of an input. With a nil Tracing the context only carries the trace on, and
+// an input without one begins a trace.
 func (t *Tracing) Start(ctx context.Context, in Input) (context.Context, *Work) {
 	about := SubjectOf(in.Subject)
 	ctx = WithSubject(ctx, about)
@@ -47,7 +48,8 @@ func (t *Tracing) Start(ctx context.Context, in Input) (context.Context, *Work) 
 	if !in.Parent.IsValid() {
 		in.Parent = Begin(in.ID, in.Time)
 	}
-	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(about.attributes()...)}
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(about.attributes()...)}
 	if about.Rollout != "" && !about.submitted {
 		in.Parent = root(in.Parent.TraceID())
 		if cause.IsValid() && cause.SpanID() != in.Parent.SpanID() {
@@ -66,7 +68,8 @@ func (t *Tracing) Start(ctx context.Context, in Input) (context.Context, *Work) 
 	return context.WithValue(ctx, workKey{}, w), w
 }
 
-// End ends the span; failure is the kind of error that the work ended with, "" for none. Texts of errors may quote what models wrote, so they are left out.
+// End ends the span; failure is the kind of error that the work ended with, "" for none. Texts of
+// errors may quote what models wrote, so they are left out.
 func (w *Work) End(failure string) {
 	if w == nil {
 		return
@@ -78,7 +81,8 @@ func (w *Work) End(failure string) {
 	w.span.End()
 }
 
-// Stamp gives events that are about to be stated their trace context: that of the work, or of the rollout that they are of.
+// Stamp gives events that are about to be stated their trace context: that of the work, or of the
+// rollout that they are of.
 func Stamp(ctx context.Context, log eventlog.Reader, facts []events.Event) {
 	parent := Parent(ctx)
 	w, _ := ctx.Value(workKey{}).(*Work)
@@ -96,9 +100,11 @@ func Stamp(ctx context.Context, log eventlog.Reader, facts []events.Event) {
 	}
 }
 
-// traceContext is the trace context of a rollout's event: the work's own where that is in the rollout's trace, as it mostly is.
+// traceContext is the trace context of a rollout's event: the work's own where that is in the
+// rollout's trace, as it mostly is.
 func (w *Work) traceContext(ctx context.Context, log eventlog.Reader, fact events.Event, parent string) string {
-	if about, _ := ctx.Value(subjectKey{}).(Subject); !about.submitted && about.Run == fact.Run && about.Rollout == fact.Entity {
+	if about, _ := ctx.Value(subjectKey{}).(Subject); !about.submitted && about.Run == fact.Run &&
+		about.Rollout == fact.Entity {
 		return parent
 	}
 	if fact.Prev == 0 {
@@ -121,7 +127,8 @@ func Stated(ctx context.Context, facts []events.Event) {
 	}
 }
 
-// StampDecision gives a decided event its trace context: the start of a rollout, and what is of no rollout, begin a trace.
+// StampDecision gives a decided event its trace context: the start of a rollout, and what is of
+// no rollout, begin a trace.
 func (t *Tracing) StampDecision(ctx context.Context, log eventlog.Reader, fact *events.Event) {
 	begun := Begin(fact.ID, fact.DecidedAt)
 	if ofRollout(*fact) && fact.Prev > 0 {

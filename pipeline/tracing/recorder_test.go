@@ -17,7 +17,8 @@ type counted struct {
 
 func (c *counted) Inc() { c.n++ }
 
-// TestRecorderThatIsBehind: who states events waits for no span. Those that there is no room for are counted as lost.
+// TestRecorderThatIsBehind: who states events waits for no span. Those that there is no room
+// for are counted as lost.
 func TestRecorderThatIsBehind(t *testing.T) {
 	lost := &counted{}
 	tr := &Tracing{jobs: make(chan job, 2), lost: lost}              // and nobody works on them

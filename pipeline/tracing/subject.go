@@ -52,7 +52,8 @@ func (s Subject) attributes() (list []attribute.KeyValue) {
 		list = append(list, attribute.String("rondo.run", s.Run))
 	}
 	if s.Rollout != "" {
-		list = append(list, attribute.String("rondo.rollout", s.Rollout), attribute.String("gen_ai.conversation.id", s.Rollout))
+		list = append(list, attribute.String("rondo.rollout", s.Rollout),
+			attribute.String("gen_ai.conversation.id", s.Rollout))
 	}
 	return list
 }

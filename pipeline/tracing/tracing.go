@@ -1,5 +1,6 @@
-// Package tracing makes OpenTelemetry traces of the work of services: one trace for each rollout, whichever processes work on it. Spans hold names,
-// numbers and ids; nothing that a model, a tool or a user wrote.
+// Package tracing makes OpenTelemetry traces of the work of services: one trace for each
+// rollout, whichever processes work on it. Spans hold names, numbers and ids; nothing that a
+// model, a tool or a user wrote.
 package tracing
 
 import (
@@ -26,10 +27,11 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
 
-// Options say where spans go. The standard variables of OpenTelemetry say the rest: OTEL_EXPORTER_OTLP_*, OTEL_TRACES_SAMPLER, OTEL_BSP_*,
-// OTEL_RESOURCE_ATTRIBUTES.
+// Options say where spans go. The standard variables of OpenTelemetry say the rest:
+// OTEL_EXPORTER_OTLP_*, OTEL_TRACES_SAMPLER, OTEL_BSP_*, OTEL_RESOURCE_ATTRIBUTES.
 type Options struct {
-	// Endpoint is the base URL of a collector; "" is that of the standard variables, and where these name none there is no tracing.
+	// Endpoint is the base URL of a collector; "" is that of the standard variables, and where
+	// these name none there is no tracing.
 	Endpoint string
 	Log      eventlog.Reader
 	Logger   *slog.Logger
@@ -58,13 +60,15 @@ type Tracing struct {
 }
 
 const (
-	// waiting bounds the stated events of which no spans were made yet. Beyond it they are left out: tracing holds nobody up.
+	// waiting bounds the stated events of which no spans were made yet. Beyond it they are left
+	// out: tracing holds nobody up.
 	waiting = 512
 	// workers make spans of stated events, for which they ask the log.
 	workers = 4
 	// maxLinks lets the span of a batch have a link to each of its rollouts.
 	maxLinks = 16384
-	// knownFor is how long a run's configuration is kept: a run may be deleted, and another one opened under its name.
+	// knownFor is how long a run's configuration is kept: a run may be deleted, and another
+	// one opened under its name.
 	knownFor = time.Minute
 	// flushFor is how long a process that ends waits for its collector.
 	flushFor = 3 * time.Second
@@ -94,8 +98,10 @@ func New(ctx context.Context, o Options) (*Tracing, error) {
 	e := newExporter(to, o.Logger, spans)
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(e.fault))
 	t := &Tracing{
-		log: o.Log, processor: sdktrace.NewBatchSpanProcessor(e), sampler: sampler, instance: o.Instance, version: o.Version,
-		lost: spans.WithLabelValues("lost"), runs: expirable.NewLRU[string, *knownRun](256, nil, knownFor), sets: tools.NewSets(),
+		log: o.Log, processor: sdktrace.NewBatchSpanProcessor(e), sampler: sampler,
+		instance: o.Instance, version: o.Version,
+		lost: spans.WithLabelValues("lost"), runs: expirable.NewLRU[string, *knownRun](256, nil, knownFor),
+		sets: tools.NewSets(),
 		jobs: make(chan job, waiting), providers: map[string]*sdktrace.TracerProvider{},
 	}
 	for range workers {
@@ -106,13 +112,16 @@ func New(ctx context.Context, o Options) (*Tracing, error) {
 
 // disabled reports whether nobody asks for traces.
 func disabled(endpoint string) bool {
-	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || strings.EqualFold(os.Getenv("OTEL_TRACES_EXPORTER"), "none") {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") ||
+		strings.EqualFold(os.Getenv("OTEL_TRACES_EXPORTER"), "none") {
 		return true
 	}
-	return endpoint == "" && os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == ""
+	return endpoint == "" && os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" &&
+		os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == ""
 }
 
-// samplerOf is the sampler that the environment names. A trace is kept or left by its id alone: the process that a rollout began in may trace nothing.
+// samplerOf is the sampler that the environment names. A trace is kept or left by its id alone: the
+// process that a rollout began in may trace nothing.
 func samplerOf(name, arg string) (sdktrace.Sampler, error) {
 	switch strings.TrimPrefix(name, "parentbased_") {
 	case "", "always_on":
@@ -129,7 +138,8 @@ func samplerOf(name, arg string) (sdktrace.Sampler, error) {
 	return nil, fmt.Errorf("OTEL_TRACES_SAMPLER is %q: use always_on, always_off or traceidratio", name)
 }
 
-// tracer is that of a service. Each has a resource of its own, as those of one process are different services all the same.
+// tracer is that of a service. Each has a resource of its own, as those of one process are
+// different services all the same.
 func (t *Tracing) tracer(service string) trace.Tracer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,7 +150,8 @@ func (t *Tracing) tracer(service string) trace.Tracer {
 			limits.LinkCountLimit = maxLinks
 		}
 		provider = sdktrace.NewTracerProvider(
-			sdktrace.WithSpanProcessor(t.processor), sdktrace.WithResource(t.resource(service)), sdktrace.WithIDGenerator(ids{}),
+			sdktrace.WithSpanProcessor(t.processor), sdktrace.WithResource(t.resource(service)),
+			sdktrace.WithIDGenerator(ids{}),
 			sdktrace.WithSampler(t.sampler), sdktrace.WithRawSpanLimits(limits),
 		)
 		t.providers[service] = provider
@@ -148,7 +159,8 @@ func (t *Tracing) tracer(service string) trace.Tracer {
 	return provider.Tracer("github.com/rondo-rl/rondo")
 }
 
-// resource says which process of which service makes a span. The environment's own attributes count more.
+// resource says which process of which service makes a span. The environment's
+// own attributes count more.
 func (t *Tracing) resource(service string) *resource.Resource {
 	ours := resource.NewSchemaless(
 		attribute.String("service.namespace", "rondo"), attribute.String("service.name", "rondo-"+service),

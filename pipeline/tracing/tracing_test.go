@@ -45,8 +45,10 @@ func (l *lines) count(text string) int {
 // alone takes this machine's settings away, and sends spans soon.
 func alone(t *testing.T) {
 	t.Helper()
-	for _, name := range []string{"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL",
-		"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_COMPRESSION", "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"} {
+	for _, name := range []string{"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL",
+		"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_COMPRESSION", "OTEL_TRACES_SAMPLER",
+		"OTEL_TRACES_SAMPLER_ARG"} {
 		t.Setenv(name, "")
 	}
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
@@ -54,7 +56,8 @@ func alone(t *testing.T) {
 
 func begin(t *testing.T, log *eventlog.Log, endpoint string, to *lines) *tracing.Tracing {
 	t.Helper()
-	tr, err := tracing.New(t.Context(), tracing.Options{Endpoint: endpoint, Log: log.Reader, Logger: slog.New(slog.NewTextHandler(to, nil)), Instance: "here"})
+	tr, err := tracing.New(t.Context(), tracing.Options{Endpoint: endpoint, Log: log.Reader,
+		Logger: slog.New(slog.NewTextHandler(to, nil)), Instance: "here"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +67,13 @@ func begin(t *testing.T, log *eventlog.Log, endpoint string, to *lines) *tracing
 
 // input is a delivery of an event.
 func input(service string, e events.Event) tracing.Input {
-	return tracing.Input{Service: service, Subject: e.Subject(), Parent: tracing.Read(e.TraceParent), ID: e.ID, Time: e.Time, Delivered: 1}
+	return tracing.Input{Service: service, Subject: e.Subject(), Parent: tracing.Read(e.TraceParent), ID: e.ID,
+		Time: e.Time, Delivered: 1}
 }
 
-// TestOneTrace: what services state of a rollout becomes one trace, plain or compressed, of which each process knows the first span without asking. Nothing that a model,
-// a tool or a user wrote is in it.
+// TestOneTrace: what services state of a rollout becomes one trace, plain or compressed,
+// of which each process knows the first span without asking. Nothing that a model, a tool
+// or a user wrote is in it.
 func TestOneTrace(t *testing.T) {
 	const secret = "hunter2 is the password"
 	for _, compression := range []string{"none", "gzip"} {
@@ -79,9 +84,11 @@ func TestOneTrace(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.HTTP)
 			servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
 			const rollout = "g000001-0"
-			sampler, generator, runner, scorer := begin(t, log, "", &lines{}), begin(t, log, "", &lines{}), begin(t, log, "", &lines{}), begin(t, log, "", &lines{})
+			sampler, generator, runner, scorer := begin(t, log, "", &lines{}), begin(t, log, "", &lines{}),
+				begin(t, log, "", &lines{}), begin(t, log, "", &lines{})
 
-			started := servicetest.Event(t, "r", events.RolloutStartedType, rollout, "0", events.RolloutStarted{Group: "g000001", Task: "a", Deadline: time.Now().Add(time.Hour)})
+			started := servicetest.Event(t, "r", events.RolloutStartedType, rollout,
+				"0", events.RolloutStarted{Group: "g000001", Task: "a", Deadline: time.Now().Add(time.Hour)})
 			started.DecidedAt = time.Now()
 			sampler.StampDecision(t.Context(), log.Reader, &started)
 			last := servicetest.Append(t, log, started)
@@ -96,14 +103,19 @@ func TestOneTrace(t *testing.T) {
 				tracing.Stated(ctx, facts)
 				w.End("")
 			}
-			work(generator, "generator", servicetest.Event(t, "r", events.TurnSampledType, rollout, "0", events.TurnSampled{
-				Content: secret, ToolCalls: []events.ToolCall{{ID: secret, Name: secret, Arguments: secret}}, FinishReason: secret, PromptTokens: 7, CompletionTokens: 3,
-				StartedAt: time.Now().Add(-time.Second), LatencyMS: 500,
-			}))
-			work(runner, "toolrunner", servicetest.Event(t, "r", events.ToolsCompletedType, rollout, "0", events.ToolsCompleted{Results: []events.ToolResult{
-				{CallID: "call-1", Name: "read_file", Content: secret, StartedAt: time.Now(), DurationMS: 5}, {CallID: secret, Name: "hunter2", Content: secret, Error: true, StartedAt: time.Now()},
-			}}))
-			work(scorer, "scorer", servicetest.Event(t, "r", events.RolloutScoredType, rollout, "0", events.RolloutScored{Reward: 0.5, Flags: []string{secret}, DurationMS: 10}))
+			work(generator, "generator", servicetest.Event(t, "r", events.TurnSampledType, rollout,
+				"0", events.TurnSampled{
+					Content: secret, ToolCalls: []events.ToolCall{{ID: secret, Name: secret, Arguments: secret}},
+					FinishReason: secret, PromptTokens: 7, CompletionTokens: 3,
+					StartedAt: time.Now().Add(-time.Second), LatencyMS: 500,
+				}))
+			work(runner, "toolrunner", servicetest.Event(t, "r", events.ToolsCompletedType, rollout,
+				"0", events.ToolsCompleted{Results: []events.ToolResult{
+					{CallID: "call-1", Name: "read_file", Content: secret, StartedAt: time.Now(), DurationMS: 5},
+					{CallID: secret, Name: "hunter2", Content: secret, Error: true, StartedAt: time.Now()},
+				}}))
+			work(scorer, "scorer", servicetest.Event(t, "r", events.RolloutScoredType, rollout,
+				"0", events.RolloutScored{Reward: 0.5, Flags: []string{secret}, DurationMS: 10}))
 			for _, tr := range []*tracing.Tracing{sampler, generator, runner, scorer} {
 				tr.Close()
 			}
@@ -114,7 +126,8 @@ func TestOneTrace(t *testing.T) {
 				byName[s.Name], known[s.ID] = s, true
 			}
 			first := byName["invoke_agent small"]
-			if first.Parent != "" || first.Service != "rondo-scorer" || first.Attributes["rondo.reward"] != "0.5" || first.Attributes["gen_ai.operation.name"] != "invoke_agent" {
+			if first.Parent != "" || first.Service != "rondo-scorer" || first.Attributes["rondo.reward"] != "0.5" ||
+				first.Attributes["gen_ai.operation.name"] != "invoke_agent" {
 				t.Errorf("the first span is %+v", first)
 			}
 			for _, s := range spans {
@@ -128,14 +141,19 @@ func TestOneTrace(t *testing.T) {
 				}
 			}
 			for name, below := range map[string]string{
-				"generator rollout.started": "invoke_agent small", "chat small": "generator rollout.started", "toolrunner rollout.turn_sampled": "invoke_agent small",
-				"execute_tool read_file": "toolrunner rollout.turn_sampled", "execute_tool other": "toolrunner rollout.turn_sampled", "evaluate verifier": "scorer rollout.tools_completed",
+				"generator rollout.started": "invoke_agent small", "chat small": "generator rollout.started",
+				"toolrunner rollout.turn_sampled": "invoke_agent small",
+				"execute_tool read_file":          "toolrunner rollout.turn_sampled",
+				"execute_tool other":              "toolrunner rollout.turn_sampled",
+				"evaluate verifier":               "scorer rollout.tools_completed",
 			} {
 				if s, ok := byName[name]; !ok || s.Parent != byName[below].ID {
 					t.Errorf("%q is below %q, want %q", name, s.Parent, below)
 				}
 			}
-			if chat := byName["chat small"]; chat.Attributes["gen_ai.usage.input_tokens"] != "7" || chat.End-chat.Start != uint64(500*time.Millisecond) || chat.Attributes["gen_ai.request.model"] != "small" {
+			if chat := byName["chat small"]; chat.Attributes["gen_ai.usage.input_tokens"] != "7" ||
+				chat.End-chat.Start != uint64(500*time.Millisecond) ||
+				chat.Attributes["gen_ai.request.model"] != "small" {
 				t.Errorf("the model's span is %+v", chat)
 			}
 			if !byName["execute_tool other"].Failed || byName["execute_tool read_file"].Failed {
@@ -145,7 +163,8 @@ func TestOneTrace(t *testing.T) {
 	}
 }
 
-// TestSubmittedRollout: what outsiders submit piece by piece, each in a trace of its own or in none, becomes one trace of the rollout all the same.
+// TestSubmittedRollout: what outsiders submit piece by piece, each in a trace of its own or in
+// none, becomes one trace of the rollout all the same.
 func TestSubmittedRollout(t *testing.T) {
 	alone(t)
 	c, log := collector.Start(t), natstest.Log(t)
@@ -154,13 +173,17 @@ func TestSubmittedRollout(t *testing.T) {
 	var last events.Event
 	submitter := tracing.Begin("theirs", time.Unix(1, 0))
 	for i, fact := range []events.Event{
-		servicetest.Event(t, "r", events.RolloutStartedType, "x1-0", "0", events.RolloutStarted{Group: "x1", Task: "a"}),
+		servicetest.Event(t, "r", events.RolloutStartedType, "x1-0",
+			"0", events.RolloutStarted{Group: "x1", Task: "a"}),
 		servicetest.Event(t, "r", events.TurnSampledType, "x1-0", "0", events.TurnSampled{}),
-		servicetest.Event(t, "r", events.RolloutFailedType, "x1-0", "0", events.RolloutFailed{Stage: events.StageGenerator, Class: events.ClassCancelled}),
+		servicetest.Event(t, "r", events.RolloutFailedType, "x1-0",
+			"0", events.RolloutFailed{Stage: events.StageGenerator, Class: events.ClassCancelled}),
 	} {
-		in := tracing.Input{Service: "intake", Subject: events.IntakeSubject("r", fact.Type, "x1-0"), ID: fmt.Sprint(i), Time: time.Now()}
+		in := tracing.Input{Service: "intake", Subject: events.IntakeSubject("r", fact.Type, "x1-0"),
+			ID: fmt.Sprint(i), Time: time.Now()}
 		if i == 1 {
-			in.Parent = trace.NewSpanContext(trace.SpanContextConfig{TraceID: submitter.TraceID(), SpanID: trace.SpanID{1, 2, 3}, TraceFlags: trace.FlagsSampled})
+			in.Parent = trace.NewSpanContext(trace.SpanContextConfig{TraceID: submitter.TraceID(),
+				SpanID: trace.SpanID{1, 2, 3}, TraceFlags: trace.FlagsSampled})
 		}
 		ctx, w := tr.Start(t.Context(), in)
 		facts := []events.Event{fact}
@@ -181,7 +204,8 @@ func TestSubmittedRollout(t *testing.T) {
 		}
 	}
 	for _, s := range c.Spans() {
-		if s.Name == "intake rollout.turn_sampled" && s.Trace == submitter.TraceID().String() && s.Parent == "0102030000000000" {
+		if s.Name == "intake rollout.turn_sampled" && s.Trace == submitter.TraceID().String() &&
+			s.Parent == "0102030000000000" {
 			found++ // the work on a submission is in the trace of who sent it
 		}
 	}
@@ -190,7 +214,8 @@ func TestSubmittedRollout(t *testing.T) {
 	}
 }
 
-// TestBatchLinks: a batch has a link to each of its rollouts, of which there may be more than OpenTelemetry keeps by default, and each rollout one to the batch.
+// TestBatchLinks: a batch has a link to each of its rollouts, of which there may be more than
+// OpenTelemetry keeps by default, and each rollout one to the batch.
 func TestBatchLinks(t *testing.T) {
 	alone(t)
 	c, log := collector.Start(t), natstest.Log(t)
@@ -198,7 +223,8 @@ func TestBatchLinks(t *testing.T) {
 	tr := begin(t, log, c.HTTP, &lines{})
 	batch := events.BatchReady{Step: 1}
 	for i := range 200 {
-		started := servicetest.Event(t, "r", events.RolloutStartedType, fmt.Sprint("g000001-", i), "0", events.RolloutStarted{Group: "g000001", Task: "a"})
+		started := servicetest.Event(t, "r", events.RolloutStartedType, fmt.Sprint("g000001-", i),
+			"0", events.RolloutStarted{Group: "g000001", Task: "a"})
 		started.DecidedAt = time.Now()
 		tr.StampDecision(t.Context(), log.Reader, &started)
 		batch.Rollouts = append(batch.Rollouts, servicetest.Append(t, log, started).Entity)
@@ -224,7 +250,8 @@ func TestBatchLinks(t *testing.T) {
 	}
 }
 
-// TestOff: nobody asks for traces, so there are none, and what services do costs no span. The trace context of an input goes on.
+// TestOff: nobody asks for traces, so there are none, and what services do costs no span. The trace
+// context of an input goes on.
 func TestOff(t *testing.T) {
 	alone(t)
 	for range 2 {
@@ -232,7 +259,8 @@ func TestOff(t *testing.T) {
 		if tr != nil || err != nil {
 			t.Fatalf("%v, %v", tr, err)
 		}
-		in := tracing.Input{Service: "s", Subject: "rondo.v1.r.rollout.g000001-0.started", Parent: tracing.Begin("x", time.Unix(1, 0))}
+		in := tracing.Input{Service: "s", Subject: "rondo.v1.r.rollout.g000001-0.started",
+			Parent: tracing.Begin("x", time.Unix(1, 0))}
 		ctx, work := tr.Start(t.Context(), in)
 		if work != nil || trace.SpanContextFromContext(ctx).TraceID() != in.Parent.TraceID() {
 			t.Error("a process that traces nothing does not carry the trace on")
@@ -250,7 +278,8 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// TestCollectorHangs: a collector that takes requests and never answers holds up nobody, and is logged once; so is its return.
+// TestCollectorHangs: a collector that takes requests and never answers holds up nobody, and is
+// logged once; so is its return.
 func TestCollectorHangs(t *testing.T) {
 	alone(t)
 	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "30")
@@ -283,7 +312,10 @@ func TestCollectorHangs(t *testing.T) {
 	natstest.Eventually(t, "a line", func() bool { return logged.count("trace collector unavailable") > 0 })
 	close(mended)
 	natstest.Eventually(t, "spans", func() bool { more(); return len(c.Spans()) > 0 })
-	natstest.Eventually(t, "the line of the return", func() bool { return logged.count("trace collector recovered") == 1 })
+	natstest.Eventually(t, "the line of the return", func() bool {
+		return logged.count(
+			"trace collector recovered") == 1
+	})
 	if n := logged.count("trace collector unavailable"); n != 1 {
 		t.Errorf("the outage was logged %d times\n%s", n, logged.text.String())
 	}
@@ -298,7 +330,8 @@ func TestSampler(t *testing.T) {
 	for _, service := range []string{"one", "two"} {
 		tr := begin(t, log, c.HTTP, &lines{})
 		for i := range 100 {
-			_, w := tr.Start(t.Context(), tracing.Input{Service: service, Subject: "rondo.v1.r.rollout.g-0.started", Parent: tracing.Begin(fmt.Sprint(i), time.Unix(1, 0))})
+			_, w := tr.Start(t.Context(), tracing.Input{Service: service, Subject: "rondo.v1.r.rollout.g-0.started",
+				Parent: tracing.Begin(fmt.Sprint(i), time.Unix(1, 0))})
 			w.End("")
 		}
 		tr.Close()
@@ -325,7 +358,8 @@ func TestSampler(t *testing.T) {
 func TestWrongEndpoint(t *testing.T) {
 	alone(t)
 	for _, endpoint := range []string{"collector:4318", "ftp://me:hunter2@x", "http://"} {
-		if _, err := tracing.New(t.Context(), tracing.Options{Endpoint: endpoint}); err == nil || strings.Contains(err.Error(), "hunter2") {
+		if _, err := tracing.New(t.Context(), tracing.Options{Endpoint: endpoint}); err == nil ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", endpoint, err)
 		}
 	}
@@ -335,12 +369,14 @@ func TestWrongEndpoint(t *testing.T) {
 	}
 }
 
-// TestLogLines: a line that is logged about a rollout names its run and its trace, and says nothing twice.
+// TestLogLines: a line that is logged about a rollout names its run and its
+// trace, and says nothing twice.
 func TestLogLines(t *testing.T) {
 	logged := &lines{}
 	l := slog.New(tracing.LogHandler(slog.NewJSONHandler(logged, nil)))
 	var off *tracing.Tracing
-	ctx, _ := off.Start(t.Context(), tracing.Input{Service: "s", Subject: "rondo.v1.first.rollout.g000001-0.started", Parent: tracing.Begin("x", time.Unix(1, 0))})
+	ctx, _ := off.Start(t.Context(), tracing.Input{Service: "s", Subject: "rondo.v1.first.rollout.g000001-0.started",
+		Parent: tracing.Begin("x", time.Unix(1, 0))})
 	l.With("service", "s", "run", "first").WarnContext(ctx, "input failed", "error", errors.New("no\nluck"))
 	l.InfoContext(context.Background(), "plane started")
 	if n := logged.count(`"run":`); n != 1 {
@@ -352,7 +388,8 @@ func TestLogLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := tracing.Begin("x", time.Unix(1, 0)).TraceID().String()
-	if line["msg"] != "input failed" || line["run"] != "first" || line["rollout"] != "g000001-0" || line["trace_id"] != want || line["error"] != "no\nluck" {
+	if line["msg"] != "input failed" || line["run"] != "first" || line["rollout"] != "g000001-0" ||
+		line["trace_id"] != want || line["error"] != "no\nluck" {
 		t.Errorf("%v", line)
 	}
 	line = nil

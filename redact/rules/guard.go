@@ -7,16 +7,19 @@ import (
 	"strings"
 )
 
-// A guard looks at so much of a text behind a keyword, more than it can match there, and at so many keywords: then the rule itself is
-// sooner done, as a text that is made for it takes a guard a millisecond for each.
+// A guard looks at so much of a text behind a keyword, more than it can match there, and at so
+// many keywords: then the rule itself is sooner done, as a text that is made for it takes a
+// guard a millisecond for each.
 const guardReach, guardTries = 512, 200
 
-// genericPrefix is what the rule generic-api-key allows before its keyword, of any kind and length up to 50.
+// genericPrefix is what the rule generic-api-key allows before its keyword, of any
+// kind and length up to 50.
 const genericPrefix = `(?i)[\w.-]{0,50}?`
 
-// addGuards gives two rules a guard, an expression that tells cheaply that the rule finds nothing in a text: whatever the rule finds
-// begins with one of its keywords, but for what its expression allows before it, and there the guard must match. Most of the time of
-// all rules goes to these two, as their keywords are in any code.
+// addGuards gives two rules a guard, an expression that tells cheaply that the rule finds nothing
+// in a text: whatever the rule finds begins with one of its keywords, but for what its expression
+// allows before it, and there the guard must match. Most of the time of all rules goes to these
+// two, as their keywords are in any code.
 func (s *Set) addGuards() error {
 	for _, of := range []struct{ rule, begins, follows string }{
 		{"generic-api-key", genericPrefix, ""},
@@ -42,7 +45,8 @@ func (s *Set) addGuards() error {
 	return nil
 }
 
-// lower is a text in lower case with every byte in its place; false where letters outside of ASCII are the same as one in it.
+// lower is a text in lower case with every byte in its place; false where letters outside of ASCII
+// are the same as one in it.
 func lower(text string) (string, bool) {
 	if strings.Contains(text, "\u017f") || strings.Contains(text, "\u212a") { // a long s, and the sign of Kelvin
 		return "", false

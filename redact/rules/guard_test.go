@@ -11,8 +11,10 @@ import (
 
 // pieces are what secrets and what is like them consist of.
 var pieces = []string{
-	"access", "auth", "Api", "API", "credential", "creds", "KEY", "key", "passwd", "password", "secret", "tok", "token", "s.", "hvs.", "ſecret", "\u212aey",
-	"primary_", "x", "_", "-", ".", " ", "\t", "\n", "\r\n", "'", "\"", "`", "=", ":=", " : ", "=>", "||", ",", ">", ";", ")", "\\n", "é",
+	"access", "auth", "Api", "API", "credential", "creds", "KEY", "key", "passwd", "password", "secret", "tok", "token",
+	"s.", "hvs.", "ſecret", "\u212aey",
+	"primary_", "x", "_", "-", ".", " ", "\t", "\n", "\r\n", "'", "\"", "`", "=", ":=", " : ", "=>", "||", ",",
+	">", ";", ")", "\\n", "é",
 	"zxcvbn12", "Q7rT2mV9kL4pW8sX3bN6", "jd83kf02ls94mf7d1ka6v8x2", "0123456789", "aB+/", strings.Repeat("a7Kx9", 19),
 	"gh" + "p_9fK2mQ7xLc4VtB8nRz5WyH3jPd6GsA1eUo0X",
 }
@@ -33,7 +35,8 @@ func sameFindings(t *testing.T, s *Set, text string) (found, guarded bool) {
 		t.Fatalf("in %q found %+v, without guards %+v", text, got, want)
 	}
 	lower, ok := lower(text)
-	return len(want) > 0, ok && !slices.ContainsFunc(s.rules, func(r rule) bool { return r.guard != nil && r.may(text, lower) })
+	return len(want) > 0, ok && !slices.ContainsFunc(s.rules,
+		func(r rule) bool { return r.guard != nil && r.may(text, lower) })
 }
 
 // TestGuards shows that the guards are used and that no finding depends on them.
@@ -70,8 +73,8 @@ func FuzzGuards(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) { sameFindings(t, s, text) })
 }
 
-// BenchmarkGuards searches Go source, which has the guarded rules' keywords in it and no secret, with guards and without; the metric is
-// how many times longer it takes without guards.
+// BenchmarkGuards searches Go source, which has the guarded rules' keywords in it and no secret,
+// with guards and without; the metric is how many times longer it takes without guards.
 func BenchmarkGuards(b *testing.B) {
 	s, err := Default()
 	if err != nil {

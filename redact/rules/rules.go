@@ -1,7 +1,7 @@
 // Package rules finds secrets in a text as gitleaks does, by the rules that gitleaks publishes.
 //
-// gitleaks.toml and LICENSE are gitleaks's own files, unchanged. The module tests/gitleaks compares them, and what this package finds,
-// with gitleaks itself.
+// gitleaks.toml and LICENSE are gitleaks's own files, unchanged. The module tests/gitleaks compares
+// them, and what this package finds, with gitleaks itself.
 package rules
 
 import (
@@ -61,7 +61,8 @@ type allowlist struct {
 	both      bool // expression and stop words must agree
 }
 
-// document is the form of gitleaks.toml. What is not in it is refused, so that no new condition is overlooked.
+// document is the form of gitleaks.toml. What is not in it is refused, so that no new
+// condition is overlooked.
 type document struct {
 	Title      string
 	MinVersion string `toml:"minVersion"`
@@ -110,7 +111,8 @@ func parse(data []byte) (*Set, error) {
 			return nil, fmt.Errorf("%s: %w", row.ID, err)
 		}
 		if row.Regex == "" || r.group > r.regex.NumSubexp() {
-			return nil, fmt.Errorf("%s: group %d of the expression %q is the secret, and there is none", row.ID, r.group, row.Regex)
+			return nil, fmt.Errorf("%s: group %d of the expression %q is the secret, and there is none", row.ID,
+				r.group, row.Regex)
 		}
 		if r.allowed, err = allowlists(row.Allowlists); err != nil {
 			return nil, fmt.Errorf("%s: %w", row.ID, err)
@@ -147,7 +149,8 @@ func allowlists(rows []allowlistRow) (all []allowlist, err error) {
 			continue // a text has no path
 		}
 		if len(row.Regexes) > 0 {
-			// One expression, as gitleaks makes it: a flag in one alternative counts for those behind it, too.
+			// One expression, as gitleaks makes it: a flag in one alternative counts
+			// for those behind it, too.
 			if a.regex, err = regexp.Compile("(?:" + strings.Join(row.Regexes, "|") + ")"); err != nil {
 				return nil, err
 			}
@@ -166,8 +169,8 @@ func allowlists(rows []allowlistRow) (all []allowlist, err error) {
 // prefix is the place of a word in Set.index.
 func prefix(word string) int { return int(word[0])<<8 | int(word[1]) }
 
-// Find gives the secrets of a text, in the order of the rules. Time and memory grow with the square of the text's length if the text is
-// made for that: bound the length.
+// Find gives the secrets of a text, in the order of the rules. Time and memory grow with the square
+// of the text's length if the text is made for that: bound the length.
 func (s *Set) Find(text string) []Finding { return s.find(text, true) }
 
 func (s *Set) find(text string, guarded bool) []Finding {
@@ -195,7 +198,8 @@ func (s *Set) find(text string, guarded bool) []Finding {
 func (s *Set) apply(r rule, text string) (all []Finding) {
 	for _, place := range r.regex.FindAllStringIndex(text, -1) {
 		match := strings.Trim(text[place[0]:place[1]], "\n")
-		f := Finding{Rule: r.id, Secret: match, match: match, line: strings.Count(text[:min(place[0]+1, len(text))], "\n")}
+		f := Finding{Rule: r.id, Secret: match, match: match,
+			line: strings.Count(text[:min(place[0]+1, len(text))], "\n")}
 		if groups := r.regex.FindStringSubmatch(match); r.group > 0 && groups != nil {
 			f.Secret = groups[r.group]
 		} else if len(groups) > 1 {
@@ -215,8 +219,8 @@ func (s *Set) apply(r rule, text string) (all []Finding) {
 	return all
 }
 
-// lineOf is what gitleaks takes for the line of a match: with the line break before it, and from the text's beginning where no line break
-// follows.
+// lineOf is what gitleaks takes for the line of a match: with the line break before it, and from
+// the text's beginning where no line break follows.
 func lineOf(text string, start, end int) string {
 	if !strings.Contains(text, "\n") {
 		return text
@@ -273,7 +277,8 @@ func entropy(text string) (bits float64) {
 	return bits
 }
 
-// withoutGeneric leaves out what a generic rule found where another rule found the same on that line.
+// withoutGeneric leaves out what a generic rule found where another rule
+// found the same on that line.
 func withoutGeneric(all []Finding) []Finding {
 	generic := func(f Finding) bool { return strings.Contains(strings.ToLower(f.Rule), "generic") }
 	var kept []Finding

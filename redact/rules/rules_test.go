@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// TestFindingsAreThoseOfGitleaks compares what is found with what gitleaks finds in the same texts. tests/gitleaks recorded them.
+// TestFindingsAreThoseOfGitleaks compares what is found with what gitleaks finds in the same texts.
+// tests/gitleaks recorded them.
 func TestFindingsAreThoseOfGitleaks(t *testing.T) {
 	set, err := Default()
 	if err != nil {
@@ -43,7 +44,10 @@ func TestFindingsAreThoseOfGitleaks(t *testing.T) {
 		for _, f := range set.Find(record.Text) {
 			found = append(found, [2]string{f.Rule, f.Secret})
 		}
-		slices.SortFunc(found, func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+		slices.SortFunc(found, func(a, b [2]string) int {
+			return cmp.Or(cmp.Compare(a[0], b[0]),
+				cmp.Compare(a[1], b[1]))
+		})
 		if !slices.Equal(found, record.Found) {
 			t.Errorf("in %q found %q, gitleaks %q", record.Text, found, record.Found)
 		}
@@ -53,7 +57,8 @@ func TestFindingsAreThoseOfGitleaks(t *testing.T) {
 	}
 }
 
-// TestUnknownConditionsAreRefused shows that a rule with a condition that is not applied here does not find more or less in silence.
+// TestUnknownConditionsAreRefused shows that a rule with a condition that is not applied here does
+// not find more or less in silence.
 func TestUnknownConditionsAreRefused(t *testing.T) {
 	known := string(source)
 	for name, change := range map[string][2]string{

@@ -1,5 +1,5 @@
-// Package difference says what differs between two moments of a workspace, file by file and line by line. Archives are hostile, and may be large: what it
-// holds of them is bounded.
+// Package difference says what differs between two moments of a workspace, file by file and line by
+// line. Archives are hostile, and may be large: what it holds of them is bounded.
 package difference
 
 import (
@@ -60,7 +60,8 @@ type side struct {
 	files    map[string]sandbox.File
 }
 
-// Compare compares two changes against the same snapshot; nil stands for an empty one. more counts the paths that differ and are left out.
+// Compare compares two changes against the same snapshot; nil stands for an empty one. more counts
+// the paths that differ and are left out.
 func Compare(snapshot, before, after sandbox.Source, most Bounds) (files []File, more int, err error) {
 	var was, is side
 	if was.contents, err = sandbox.Contents(before); err != nil {
@@ -129,7 +130,8 @@ func (s *side) unchanged(name string) bool {
 	if _, ok := s.contents[name]; ok {
 		return false
 	}
-	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) { // below a folder that is gone, or is none any more, nothing is
+	// below a folder that is gone, or is none any more, nothing is
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if said, ok := s.contents[dir]; ok && !strings.HasPrefix(said, "d") || said == "deleted" {
 			return false
 		}
@@ -149,7 +151,8 @@ func (s *side) file(name string, base map[string]sandbox.File) *sandbox.File {
 	return &f
 }
 
-// compare says what became of a path. A folder that came or went is told by what is in it, unless it is empty.
+// compare says what became of a path. A folder that came or went is told by what is
+// in it, unless it is empty.
 func compare(name string, was, is *sandbox.File, most Bounds) (f File, differs bool) {
 	f = File{Name: name, What: Changed}
 	switch {

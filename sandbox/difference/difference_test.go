@@ -26,7 +26,8 @@ func change(t *testing.T, entries ...entry) sandbox.Source {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, e := range entries {
-		h := &tar.Header{Name: e.name, Mode: max(e.mode, 0o644), Typeflag: tar.TypeReg, Size: int64(len(e.text)), Format: tar.FormatPAX}
+		h := &tar.Header{Name: e.name, Mode: max(e.mode, 0o644), Typeflag: tar.TypeReg,
+			Size: int64(len(e.text)), Format: tar.FormatPAX}
 		switch {
 		case e.gone:
 			h.PAXRecords = map[string]string{"RONDO.deleted": "1"}
@@ -52,7 +53,8 @@ func snapshot(t *testing.T) sandbox.Source {
 	t.Helper()
 	var b bytes.Buffer
 	err := sandbox.PackTo(&b, fstest.MapFS{
-		"main.go": {Data: []byte("one\ntwo\nthree\n"), Mode: 0o644}, "gone.txt": {Data: []byte("bye\n"), Mode: 0o644}, "dir/inner.txt": {Data: []byte("in\n"), Mode: 0o644},
+		"main.go": {Data: []byte("one\ntwo\nthree\n"), Mode: 0o644}, "gone.txt": {Data: []byte("bye\n"), Mode: 0o644},
+		"dir/inner.txt": {Data: []byte("in\n"), Mode: 0o644},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -74,30 +76,41 @@ func said(files []difference.File) string {
 	return b.String()
 }
 
-// TestBetween: what a turn did is told by what the workspace was before it, be that in the change or in the snapshot.
+// TestBetween: what a turn did is told by what the workspace was before it, be that in the
+// change or in the snapshot.
 func TestBetween(t *testing.T) {
 	edited := entry{name: "main.go", text: "one\n2\nthree\n"}
 	for name, c := range map[string]struct {
 		before, after []entry
 		want          string
 	}{
-		"nothing":             {nil, nil, ""},
-		"the same":            {[]entry{edited}, []entry{edited}, ""},
-		"an edit":             {nil, []entry{edited}, "changed main.go ()\n@@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"},
-		"taken back":          {[]entry{edited}, nil, "changed main.go ()\n@@@ -1,3 +1,3 @@\n one\n-2\n+two\n three\n"},
-		"edited again":        {[]entry{edited}, []entry{{name: "main.go", text: "one\n2\n"}}, "changed main.go ()\n@@@ -1,3 +1,2 @@\n one\n 2\n-three\n"},
-		"a new file":          {nil, []entry{{name: "new", text: "x\n"}}, "added new ()\n@@@ -0,0 +1 @@\n+x\n"},
-		"a new program":       {nil, []entry{{name: "run", mode: 0o755}}, "added run (mode 755)\n"},
-		"made executable":     {nil, []entry{{name: "main.go", text: "one\ntwo\nthree\n", mode: 0o755}}, "changed main.go (mode 644, now 755)\n"},
-		"deleted":             {nil, []entry{{name: "gone.txt", gone: true}}, "deleted gone.txt ()\n@@@ -1 +0,0 @@\n-bye\n"},
-		"brought back":        {[]entry{{name: "gone.txt", gone: true}}, nil, "added gone.txt ()\n@@@ -0,0 +1 @@\n+bye\n"},
-		"a new file goes":     {[]entry{{name: "new", text: "x\n"}}, nil, "deleted new ()\n@@@ -1 +0,0 @@\n-x\n"},
-		"a link":              {nil, []entry{{name: "l", link: "main.go"}}, "added l (a link to main.go)\n"},
-		"a file is a link":    {nil, []entry{{name: "gone.txt", link: "main.go"}}, "changed gone.txt (a file became a link to main.go)\n@@@ -1 +0,0 @@\n-bye\n"},
-		"binary":              {nil, []entry{{name: "main.go", text: "a\x00b"}}, "changed main.go (14 and now 3 bytes, not shown as text)\n"},
-		"long":                {nil, []entry{{name: "new", text: strings.Repeat("x", 2000)}}, "added new (2000 bytes, not shown as text)\n"},
-		"a folder is no more": {[]entry{{name: "dir", gone: true}}, []entry{{name: "dir/"}, {name: "dir/inner.txt", text: "now\n"}}, "added dir (a folder)\nadded dir/inner.txt ()\n@@@ -0,0 +1 @@\n+now\n"},
-		"no newline":          {nil, []entry{{name: "gone.txt", text: "bye"}}, "changed gone.txt ()\n@@@ -1 +1 @@\n-bye\n+bye\n@\\ No newline at end of file\n"},
+		"nothing":    {nil, nil, ""},
+		"the same":   {[]entry{edited}, []entry{edited}, ""},
+		"an edit":    {nil, []entry{edited}, "changed main.go ()\n@@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"},
+		"taken back": {[]entry{edited}, nil, "changed main.go ()\n@@@ -1,3 +1,3 @@\n one\n-2\n+two\n three\n"},
+		"edited again": {[]entry{edited}, []entry{{name: "main.go", text: "one\n2\n"}},
+			"changed main.go ()\n@@@ -1,3 +1,2 @@\n one\n 2\n-three\n"},
+		"a new file":    {nil, []entry{{name: "new", text: "x\n"}}, "added new ()\n@@@ -0,0 +1 @@\n+x\n"},
+		"a new program": {nil, []entry{{name: "run", mode: 0o755}}, "added run (mode 755)\n"},
+		"made executable": {nil, []entry{{name: "main.go", text: "one\ntwo\nthree\n", mode: 0o755}},
+			"changed main.go (mode 644, now 755)\n"},
+		"deleted": {nil, []entry{{name: "gone.txt", gone: true}},
+			"deleted gone.txt ()\n@@@ -1 +0,0 @@\n-bye\n"},
+		"brought back": {[]entry{{name: "gone.txt", gone: true}}, nil,
+			"added gone.txt ()\n@@@ -0,0 +1 @@\n+bye\n"},
+		"a new file goes": {[]entry{{name: "new", text: "x\n"}}, nil, "deleted new ()\n@@@ -1 +0,0 @@\n-x\n"},
+		"a link":          {nil, []entry{{name: "l", link: "main.go"}}, "added l (a link to main.go)\n"},
+		"a file is a link": {nil, []entry{{name: "gone.txt", link: "main.go"}},
+			"changed gone.txt (a file became a link to main.go)\n@@@ -1 +0,0 @@\n-bye\n"},
+		"binary": {nil, []entry{{name: "main.go", text: "a\x00b"}},
+			"changed main.go (14 and now 3 bytes, not shown as text)\n"},
+		"long": {nil, []entry{{name: "new", text: strings.Repeat("x", 2000)}},
+			"added new (2000 bytes, not shown as text)\n"},
+		"a folder is no more": {[]entry{{name: "dir", gone: true}},
+			[]entry{{name: "dir/"}, {name: "dir/inner.txt", text: "now\n"}},
+			"added dir (a folder)\nadded dir/inner.txt ()\n@@@ -0,0 +1 @@\n+now\n"},
+		"no newline": {nil, []entry{{name: "gone.txt", text: "bye"}},
+			"changed gone.txt ()\n@@@ -1 +1 @@\n-bye\n+bye\n@\\ No newline at end of file\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files, more, err := difference.Compare(snapshot(t), change(t, c.before...), change(t, c.after...), bounds)

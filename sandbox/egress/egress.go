@@ -1,8 +1,11 @@
-// Package egress is the way out of sandboxes whose run allows one: a proxy in the tool runner that each sandbox reaches at one address of its own loopback.
+// Package egress is the way out of sandboxes whose run allows one: a proxy in the tool runner that
+// each sandbox reaches at one address of its own loopback.
 //
-// Package managers speak plain HTTP to it, and it asks the registries' mirrors that the operator named. What they answer is kept, by digest, in the run's
-// part of the store, so that a run sees each page as it stood when it was first fetched, and a replay fetches nothing. Other programs use it as an HTTP
-// proxy, for hosts that the run, its task and the operator of the tool runner all allow. Whatever is refused is answered with a sentence that says why.
+// Package managers speak plain HTTP to it, and it asks the registries' mirrors that the operator
+// named. What they answer is kept, by digest, in the run's part of the store, so that a run sees
+// each page as it stood when it was first fetched, and a replay fetches nothing. Other programs use
+// it as an HTTP proxy, for hosts that the run, its task and the operator of the tool runner all
+// allow. Whatever is refused is answered with a sentence that says why.
 package egress
 
 import (
@@ -46,7 +49,8 @@ const (
 type Options struct {
 	// Allow bounds what runs may ask for; without entries no run reaches anything.
 	Allow []string
-	// Registries replace the public ones, by name: the base URL of the index, and those below which its files are if they are elsewhere.
+	// Registries replace the public ones, by name: the base URL of the index, and those below which
+	// its files are if they are elsewhere.
 	Registries map[string][]string
 	// Scratch is a folder with room for files while they are fetched; "" is the system's.
 	Scratch string
@@ -74,7 +78,8 @@ func parseBases(texts []string) ([]*url.URL, error) {
 	var bases []*url.URL
 	for _, text := range texts {
 		base, err := url.Parse(text)
-		if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
+		if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" || base.User != nil ||
+			base.RawQuery != "" || base.Fragment != "" {
 			return nil, errors.New("a registry's URL must be like https://mirror.example.org/pypi/, without user, password and query")
 		}
 		base.Path = strings.TrimSuffix(base.Path, "/") + "/"
@@ -103,7 +108,8 @@ type Gateway struct {
 // New makes a gateway.
 func New(store storage.Store, opts Options) (*Gateway, error) {
 	g := &Gateway{
-		store: store, bound: netaccess.Network{Allow: opts.Allow}, registries: map[string][]*url.URL{}, slots: make(chan struct{}, downloads), scratch: opts.Scratch,
+		store: store, bound: netaccess.Network{Allow: opts.Allow}, registries: map[string][]*url.URL{},
+		slots: make(chan struct{}, downloads), scratch: opts.Scratch,
 		resolve: func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host+".") // with the dot no search list applies
 		},
@@ -127,18 +133,23 @@ func New(store storage.Store, opts Options) (*Gateway, error) {
 	}
 	transport := func() *http.Transport {
 		return &http.Transport{
-			TLSHandshakeTimeout: dialTime, ResponseHeaderTimeout: answerTime, MaxResponseHeaderBytes: maxServerBytes, IdleConnTimeout: time.Minute, DisableCompression: true,
+			TLSHandshakeTimeout: dialTime, ResponseHeaderTimeout: answerTime, MaxResponseHeaderBytes: maxServerBytes,
+			IdleConnTimeout: time.Minute, DisableCompression: true,
 		}
 	}
 	mirrors := transport()
 	mirrors.Proxy, mirrors.DialContext = http.ProxyFromEnvironment, (&net.Dialer{Timeout: dialTime}).DialContext
 	g.mirrors = &http.Client{Transport: mirrors, CheckRedirect: g.redirected}
 	g.hosts = transport()
-	g.hosts.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) { return g.connect(ctx, address) }
+	g.hosts.DialContext = func(ctx context.Context, _,
+		address string) (net.Conn, error) {
+		return g.connect(ctx, address)
+	}
 	return g, nil
 }
 
-// Env makes programs use the proxy at an address of the sandbox's loopback. Versions of packages are looked up at their registry where that is allowed.
+// Env makes programs use the proxy at an address of the sandbox's loopback. Versions of packages
+// are looked up at their registry where that is allowed.
 func Env(address string, allows func(registry string) bool) map[string]string {
 	proxy := "http://" + address
 	env := map[string]string{"NO_PROXY": "127.0.0.1,localhost,::1"}
@@ -149,14 +160,16 @@ func Env(address string, allows func(registry string) bool) map[string]string {
 	if allows("pypi") {
 		index := proxy + "/pypi/simple/"
 		env["PIP_INDEX_URL"], env["UV_DEFAULT_INDEX"] = index, index
-		env["PIP_DISABLE_PIP_VERSION_CHECK"], env["PIP_DEFAULT_TIMEOUT"] = "1", "300" // seconds: the proxy answers when it has the whole file
+		// seconds: the proxy answers when it has the whole file
+		env["PIP_DISABLE_PIP_VERSION_CHECK"], env["PIP_DEFAULT_TIMEOUT"] = "1", "300"
 	}
 	if allows("npm") {
 		env["npm_config_registry"] = proxy + "/npm/"
 		env["npm_config_audit"], env["npm_config_fund"], env["npm_config_update_notifier"] = "false", "false", "false"
 	}
 	if allows("go") {
-		env["GOPROXY"], env["GOSUMDB"] = proxy+"/go", "off" // the operator's mirror is trusted, and go.sum is checked all the same
+		// the operator's mirror is trusted, and go.sum is checked all the same
+		env["GOPROXY"], env["GOSUMDB"] = proxy+"/go", "off"
 	}
 	return env
 }
@@ -186,7 +199,8 @@ func (g *Gateway) refusesRegistry(s Session, name string) string {
 
 // refusesHost says who does not allow a host at a port, "" for nobody.
 func (g *Gateway) refusesHost(s Session, host string, port int) string {
-	return g.refuses(s, func(n *netaccess.Network) bool { return n.AllowsHost(host, port) }, fmt.Sprintf("%s port %d", host, port))
+	return g.refuses(s, func(n *netaccess.Network) bool { return n.AllowsHost(host, port) },
+		fmt.Sprintf("%s port %d", host, port))
 }
 
 func (g *Gateway) refuses(s Session, allows func(*netaccess.Network) bool, what string) string {
@@ -204,7 +218,8 @@ func (g *Gateway) refuses(s Session, allows func(*netaccess.Network) bool, what 
 // errAddress says that a name leads where no sandbox may go.
 var errAddress = errors.New("the name leads to an address that is not public")
 
-// connect resolves a name and connects to the very address that it looked at. A name of which one address is not public is refused as a whole.
+// connect resolves a name and connects to the very address that it looked at. A name of which one
+// address is not public is refused as a whole.
 func (g *Gateway) connect(ctx context.Context, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -232,12 +247,15 @@ func (g *Gateway) connect(ctx context.Context, address string) (net.Conn, error)
 	return nil, fmt.Errorf("%s cannot be connected to: %w", host, err)
 }
 
-// closed are ranges that are no single public host's, beside those that netip knows: shared, documentation, benchmarks, reserved, translated and tunnelled
-// addresses, behind which private ones may be, and the metadata service of one provider.
+// closed are ranges that are no single public host's, beside those that netip knows: shared,
+// documentation, benchmarks, reserved, translated and tunnelled addresses, behind which private
+// ones may be, and the metadata service of one provider.
 var closed = func() (list []netip.Prefix) {
 	for _, text := range []string{
-		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4", "168.63.129.16/32",
-		"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "fec0::/10",
+		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15",
+		"198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4", "168.63.129.16/32",
+		"::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16",
+		"3fff::/20", "fec0::/10",
 	} {
 		list = append(list, netip.MustParsePrefix(text))
 	}
@@ -247,7 +265,8 @@ var closed = func() (list []netip.Prefix) {
 // reachable reports whether an address is a public one of another machine.
 func (g *Gateway) reachable(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() || slices.ContainsFunc(closed, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() ||
+		slices.ContainsFunc(closed, func(p netip.Prefix) bool { return p.Contains(ip) }) {
 		return false
 	}
 	own, err := g.own()

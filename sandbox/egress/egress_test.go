@@ -123,7 +123,8 @@ func taken(t *testing.T, p *Proxy) netaccess.Use {
 	return *use
 }
 
-// TestHostsThatAllAllow reaches a host over plain HTTP and through a tunnel, where run, task and operator name it.
+// TestHostsThatAllAllow reaches a host over plain HTTP and through a tunnel, where run,
+// task and operator name it.
 func TestHostsThatAllAllow(t *testing.T) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "hello from "+r.Host+" "+r.Header.Get("Proxy-Authorization"))
@@ -131,13 +132,17 @@ func TestHostsThatAllAllow(t *testing.T) {
 	plain, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
 	defer plain.Close()
 	defer secure.Close()
-	w := &world{names: map[string][]string{"files.example.org": {"93.184.216.34"}}, behind: plain.Listener.Addr().String()}
-	p, client := proxied(t, w, Options{Allow: []string{"*.example.org"}}, Session{Network: allow("files.example.org", "pypi")})
-	if status, body := get(t, client, "http://files.example.org/a?token=secret"); status != 200 || body != "hello from files.example.org " {
+	w := &world{names: map[string][]string{"files.example.org": {"93.184.216.34"}},
+		behind: plain.Listener.Addr().String()}
+	p, client := proxied(t, w, Options{Allow: []string{"*.example.org"}},
+		Session{Network: allow("files.example.org", "pypi")})
+	if status, body := get(t, client, "http://files.example.org/a?token=secret"); status != 200 ||
+		body != "hello from files.example.org " {
 		t.Errorf("plain HTTP answers %d %q", status, body)
 	}
 	w.behind = secure.Listener.Addr().String()
-	if status, body := get(t, client, "https://files.example.org/a"); status != 200 || body != "hello from files.example.org " {
+	if status, body := get(t, client, "https://files.example.org/a"); status != 200 ||
+		body != "hello from files.example.org " {
 		t.Errorf("a tunnel answers %d %q", status, body)
 	}
 	client.CloseIdleConnections()
@@ -146,7 +151,8 @@ func TestHostsThatAllAllow(t *testing.T) {
 	}
 	p.Close()
 	use := taken(t, p)
-	if len(use.Fetches) == 0 || use.Fetches[0].URL != "http://files.example.org/a" || use.Fetches[0].Status != 200 || use.Refused != 0 || use.Received == 0 {
+	if len(use.Fetches) == 0 || use.Fetches[0].URL != "http://files.example.org/a" || use.Fetches[0].Status != 200 ||
+		use.Refused != 0 || use.Received == 0 {
 		t.Errorf("the list is %+v", use)
 	}
 }
@@ -155,50 +161,74 @@ func TestHostsThatAllAllow(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	w := &world{names: map[string][]string{
 		"ok.example.org": {"93.184.216.34"}, "other.example.org": {"93.184.216.34"}, "localhost": {"127.0.0.1"},
-		"private.example.org": {"10.0.0.1"}, "loop.example.org": {"127.0.0.1"}, "metadata.example.org": {"169.254.169.254"}, "six.example.org": {"::1"},
-		"mapped.example.org": {"::ffff:10.0.0.1"}, "mixed.example.org": {"93.184.216.34 192.168.0.1"}, "nat.example.org": {"64:ff9b::a00:1"}, "shared.example.org": {"100.100.100.200"},
-		"ula.example.org": {"fd00:ec2::254"}, "wire.example.org": {"168.63.129.16"}, "zero.example.org": {"0.0.0.0"}, "multicast.example.org": {"224.0.0.1"},
+		"private.example.org": {"10.0.0.1"}, "loop.example.org": {"127.0.0.1"},
+		"metadata.example.org": {"169.254.169.254"}, "six.example.org": {"::1"},
+		"mapped.example.org": {"::ffff:10.0.0.1"}, "mixed.example.org": {"93.184.216.34 192.168.0.1"},
+		"nat.example.org": {"64:ff9b::a00:1"}, "shared.example.org": {"100.100.100.200"},
+		"ula.example.org": {"fd00:ec2::254"}, "wire.example.org": {"168.63.129.16"}, "zero.example.org": {"0.0.0.0"},
+		"multicast.example.org": {"224.0.0.1"},
 	}, behind: "127.0.0.1:1"}
 	const address = "not public"
 	for name, c := range map[string]struct {
 		network, task, bound *netaccess.Network
 		url, want            string
 	}{
-		"run":              {allow("ok.example.org"), nil, allow("*.example.org"), "http://other.example.org/", "network.allow of the run does not name other.example.org port 80"},
-		"task":             {allow("*.example.org"), allow("ok.example.org"), allow("*.example.org"), "http://other.example.org/", "the task asks for less"},
-		"operator":         {allow("*.example.org"), nil, allow("ok.example.org"), "http://other.example.org/", "--allow-network"},
+		"run": {allow("ok.example.org"), nil, allow("*.example.org"), "http://other.example.org/",
+			"network.allow of the run does not name other.example.org port 80"},
+		"task": {allow("*.example.org"), allow("ok.example.org"), allow("*.example.org"),
+			"http://other.example.org/", "the task asks for less"},
+		"operator": {allow("*.example.org"), nil, allow("ok.example.org"),
+			"http://other.example.org/", "--allow-network"},
 		"operator nothing": {allow("ok.example.org"), nil, allow(), "https://ok.example.org/", "--allow-network"},
-		"port":             {allow("ok.example.org"), nil, allow("ok.example.org"), "http://ok.example.org:8080/", "does not name ok.example.org port 8080"},
-		"tunnel port":      {allow("ok.example.org"), nil, allow("ok.example.org"), "https://ok.example.org:22/", "does not name ok.example.org port 22"},
-		"address":          {allow("*.example.org"), nil, allow("*.example.org"), "http://93.184.216.34/", "hosts are reached by name"},
-		"number":           {allow("*.example.org"), nil, allow("*.example.org"), "http://2130706433/", "hosts are reached by name"},
-		"short address":    {allow("*.example.org"), nil, allow("*.example.org"), "http://127.1/", "hosts are reached by name"},
-		"hexadecimal":      {allow("*.example.org"), nil, allow("*.example.org"), "http://0x7f.0x1/", "hosts are reached by name"},
-		"six literal":      {allow("*.example.org"), nil, allow("*.example.org"), "http://[::1]:80/", "names no port, or an address"},
-		"metadata literal": {allow("*.example.org"), nil, allow("*.example.org"), "http://169.254.169.254/latest/", "hosts are reached by name"},
-		"localhost":        {allow("*.example.org"), nil, allow("*.example.org"), "http://localhost:4222/", "does not name localhost"},
-		"suffix":           {allow("*.example.org"), nil, allow("*.example.org"), "http://badexample.org/", "does not name badexample.org"},
-		"private":          {allow("*.example.org"), nil, allow("*.example.org"), "http://private.example.org/", address},
-		"private tunnel":   {allow("*.example.org"), nil, allow("*.example.org"), "https://private.example.org/", address},
-		"loopback":         {allow("*.example.org"), nil, allow("*.example.org"), "http://loop.example.org/", address},
-		"metadata":         {allow("*.example.org"), nil, allow("*.example.org"), "http://metadata.example.org/", address},
-		"loopback six":     {allow("*.example.org"), nil, allow("*.example.org"), "http://six.example.org/", address},
-		"mapped":           {allow("*.example.org"), nil, allow("*.example.org"), "http://mapped.example.org/", address},
-		"mixed":            {allow("*.example.org"), nil, allow("*.example.org"), "http://mixed.example.org/", address},
-		"translated":       {allow("*.example.org"), nil, allow("*.example.org"), "http://nat.example.org/", address},
-		"shared":           {allow("*.example.org"), nil, allow("*.example.org"), "http://shared.example.org/", address},
-		"unique local":     {allow("*.example.org"), nil, allow("*.example.org"), "http://ula.example.org/", address},
-		"wire server":      {allow("*.example.org"), nil, allow("*.example.org"), "http://wire.example.org/", address},
-		"zero":             {allow("*.example.org"), nil, allow("*.example.org"), "http://zero.example.org/", address},
-		"multicast":        {allow("*.example.org"), nil, allow("*.example.org"), "http://multicast.example.org/", address},
+		"port": {allow("ok.example.org"), nil, allow("ok.example.org"), "http://ok.example.org:8080/",
+			"does not name ok.example.org port 8080"},
+		"tunnel port": {allow("ok.example.org"), nil, allow("ok.example.org"), "https://ok.example.org:22/",
+			"does not name ok.example.org port 22"},
+		"address": {allow("*.example.org"), nil, allow("*.example.org"), "http://93.184.216.34/",
+			"hosts are reached by name"},
+		"number": {allow("*.example.org"), nil, allow("*.example.org"), "http://2130706433/",
+			"hosts are reached by name"},
+		"short address": {allow("*.example.org"), nil, allow("*.example.org"), "http://127.1/",
+			"hosts are reached by name"},
+		"hexadecimal": {allow("*.example.org"), nil, allow("*.example.org"), "http://0x7f.0x1/",
+			"hosts are reached by name"},
+		"six literal": {allow("*.example.org"), nil, allow("*.example.org"), "http://[::1]:80/",
+			"names no port, or an address"},
+		"metadata literal": {allow("*.example.org"), nil, allow("*.example.org"), "http://169.254.169.254/latest/",
+			"hosts are reached by name"},
+		"localhost": {allow("*.example.org"), nil, allow("*.example.org"), "http://localhost:4222/",
+			"does not name localhost"},
+		"suffix": {allow("*.example.org"), nil, allow("*.example.org"), "http://badexample.org/",
+			"does not name badexample.org"},
+		"private": {allow("*.example.org"), nil, allow("*.example.org"),
+			"http://private.example.org/", address},
+		"private tunnel": {allow("*.example.org"), nil, allow("*.example.org"),
+			"https://private.example.org/", address},
+		"loopback": {allow("*.example.org"), nil, allow("*.example.org"), "http://loop.example.org/", address},
+		"metadata": {allow("*.example.org"), nil, allow("*.example.org"),
+			"http://metadata.example.org/", address},
+		"loopback six": {allow("*.example.org"), nil, allow("*.example.org"), "http://six.example.org/", address},
+		"mapped": {allow("*.example.org"), nil, allow("*.example.org"),
+			"http://mapped.example.org/", address},
+		"mixed":      {allow("*.example.org"), nil, allow("*.example.org"), "http://mixed.example.org/", address},
+		"translated": {allow("*.example.org"), nil, allow("*.example.org"), "http://nat.example.org/", address},
+		"shared": {allow("*.example.org"), nil, allow("*.example.org"),
+			"http://shared.example.org/", address},
+		"unique local": {allow("*.example.org"), nil, allow("*.example.org"), "http://ula.example.org/", address},
+		"wire server":  {allow("*.example.org"), nil, allow("*.example.org"), "http://wire.example.org/", address},
+		"zero":         {allow("*.example.org"), nil, allow("*.example.org"), "http://zero.example.org/", address},
+		"multicast": {allow("*.example.org"), nil, allow("*.example.org"),
+			"http://multicast.example.org/", address},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, client := proxied(t, w, Options{Allow: c.bound.Allow}, Session{Network: c.network, Task: c.task})
 			status, body := get(t, client, c.url)
-			if tunnel := strings.HasPrefix(c.url, "https"); !tunnel && status != http.StatusForbidden || !strings.Contains(body, c.want) {
+			if tunnel := strings.HasPrefix(c.url, "https"); !tunnel && status != http.StatusForbidden ||
+				!strings.Contains(body, c.want) {
 				t.Errorf("answers %d %q", status, body)
 			}
-			if use := taken(t, p); use.Refused != 1 || len(use.Fetches) != 1 || !strings.Contains(use.Fetches[0].Refused, c.want) {
+			if use := taken(t, p); use.Refused != 1 || len(use.Fetches) != 1 ||
+				!strings.Contains(use.Fetches[0].Refused, c.want) {
 				t.Errorf("the list is %+v", use)
 			}
 		})
@@ -208,15 +238,21 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRebinding changes where a name leads between two look-ups. The proxy connects to the address that it looked at, and looks at each.
+// TestRebinding changes where a name leads between two look-ups. The proxy connects to the address
+// that it looked at, and looks at each.
 func TestRebinding(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Connection", "close") }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		w.Header().Set("Connection", "close")
+	}))
 	defer server.Close()
-	w := &world{names: map[string][]string{"a.example.org": {"93.184.216.34", "127.0.0.1"}}, behind: server.Listener.Addr().String()}
+	w := &world{names: map[string][]string{"a.example.org": {"93.184.216.34", "127.0.0.1"}},
+		behind: server.Listener.Addr().String()}
 	_, client := proxied(t, w, Options{Allow: []string{"a.example.org"}}, Session{Network: allow("a.example.org")})
 	first, _ := get(t, client, "http://a.example.org/")
 	second, body := get(t, client, "http://a.example.org/")
-	if first != 200 || second != 403 || !strings.Contains(body, "not public") || !slices.Equal(w.connections(), []string{"93.184.216.34:80"}) {
+	if first != 200 || second != 403 || !strings.Contains(body, "not public") ||
+		!slices.Equal(w.connections(), []string{"93.184.216.34:80"}) {
 		t.Errorf("answers %d, then %d %q, connected to %q", first, second, body, w.connections())
 	}
 }
@@ -269,12 +305,15 @@ func TestHostileBytes(t *testing.T) {
 		"user in the name":     {"CONNECT a.example.org:443@b:443 HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 4"},
 		"file":                 {"GET file:///etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 4"},
 		"https without tunnel": {"GET https://a.example.org/ HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 403"},
-		"huge header":          {"GET http://a.example.org/ HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n", "HTTP/1.1 431"},
-		"tunnel without TLS":   {"CONNECT a.example.org:443 HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: evil\r\n\r\n", "HTTP/1.1 200 Connection established\r\n\r\n"},
-		"own ports":            {"CONNECT 127.0.0.1:4222 HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 403"},
+		"huge header": {"GET http://a.example.org/ HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("x", 64<<10) +
+			"\r\n\r\n", "HTTP/1.1 431"},
+		"tunnel without TLS": {"CONNECT a.example.org:443 HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: evil\r\n\r\n",
+			"HTTP/1.1 200 Connection established\r\n\r\n"},
+		"own ports": {"CONNECT 127.0.0.1:4222 HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 403"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := raw(t, p, c.sent); !strings.HasPrefix(got, c.want) && !(name == "huge header" && strings.Contains(got, "reset")) {
+			if got := raw(t, p, c.sent); !strings.HasPrefix(got, c.want) &&
+				!(name == "huge header" && strings.Contains(got, "reset")) {
 				t.Errorf("answers %.300q", got)
 			}
 		})
@@ -286,7 +325,8 @@ func TestHostileBytes(t *testing.T) {
 	}
 }
 
-// TestTunnelIsForItsHost greets another server through a tunnel than the one that it was opened for.
+// TestTunnelIsForItsHost greets another server through a tunnel than the
+// one that it was opened for.
 func TestTunnelIsForItsHost(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
@@ -332,7 +372,8 @@ func TestBytesOfARollout(t *testing.T) {
 	if err == nil {
 		t.Error("the whole answer came")
 	}
-	if status, body := get(t, client, "http://a.example.org/"); status != 403 || !strings.Contains(body, "1048576 bytes") {
+	if status, body := get(t, client, "http://a.example.org/"); status != 403 ||
+		!strings.Contains(body, "1048576 bytes") {
 		t.Errorf("answers %d %q", status, body)
 	}
 	if use := taken(t, p); use.Received > 1<<20 {

@@ -17,7 +17,8 @@ type links struct {
 	proxy string
 }
 
-// inward is a link as the sandbox can follow it. One to a place that the operator has not named stays as it is, and leads nowhere.
+// inward is a link as the sandbox can follow it. One to a place that the operator has not named
+// stays as it is, and leads nowhere.
 func (l links) inward(text string) string {
 	link, err := l.page.Parse(text)
 	if err != nil {
@@ -25,7 +26,8 @@ func (l links) inward(text string) string {
 	}
 	for n, base := range l.bases {
 		if isBelow(base, link) {
-			inner := fmt.Sprintf("%s/%s/%d/%s", l.proxy, files, n, strings.TrimPrefix(link.EscapedPath(), base.EscapedPath()))
+			inner := fmt.Sprintf("%s/%s/%d/%s", l.proxy, files, n,
+				strings.TrimPrefix(link.EscapedPath(), base.EscapedPath()))
 			if link.Fragment != "" {
 				inner += "#" + link.EscapedFragment()
 			}

@@ -78,20 +78,24 @@ func registries(t *testing.T) *httptest.Server {
 		"rondo_demo-1.0.dist-info/top_level.txt": "rondo_demo\n",
 		"rondo_demo-1.0.dist-info/RECORD":        "rondo_demo/__init__.py,,\nrondo_demo-1.0.dist-info/METADATA,,\nrondo_demo-1.0.dist-info/WHEEL,,\nrondo_demo-1.0.dist-info/top_level.txt,,\nrondo_demo-1.0.dist-info/RECORD,,\n",
 	})
-	npm := tarball(t, map[string]string{"package/package.json": `{"name":"rondo-demo","version":"1.0.0","main":"i.js"}`, "package/i.js": "console.log('installed by npm')\n"})
-	module := zipped(t, map[string]string{"example.org/rondo@v1.0.0/go.mod": "module example.org/rondo\n", "example.org/rondo@v1.0.0/a.go": "package rondo\n"})
+	npm := tarball(t, map[string]string{"package/package.json": `{"name":"rondo-demo","version":"1.0.0","main":"i.js"}`,
+		"package/i.js": "console.log('installed by npm')\n"})
+	module := zipped(t, map[string]string{"example.org/rondo@v1.0.0/go.mod": "module example.org/rondo\n",
+		"example.org/rondo@v1.0.0/a.go": "package rondo\n"})
 	sha, integrity := sha1.Sum(npm), sha512.Sum512(npm)
 	var server *httptest.Server
 	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/simple/rondo-demo/":
 			w.Header().Set("Content-Type", "text/html")
-			fmt.Fprint(w, `<!DOCTYPE html><html><body><a href="/files/rondo_demo-1.0-py3-none-any.whl">rondo_demo-1.0-py3-none-any.whl</a></body></html>`)
+			fmt.Fprint(w,
+				`<!DOCTYPE html><html><body><a href="/files/rondo_demo-1.0-py3-none-any.whl">rondo_demo-1.0-py3-none-any.whl</a></body></html>`)
 		case "/files/rondo_demo-1.0-py3-none-any.whl":
 			_, _ = w.Write(wheel)
 		case "/npm/rondo-demo":
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"name":"rondo-demo","dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":"rondo-demo","version":"1.0.0","dist":{"tarball":"%s/npm/rondo-demo/-/rondo-demo-1.0.0.tgz","shasum":"%s","integrity":"sha512-%s"}}}}`,
+			fmt.Fprintf(w,
+				`{"name":"rondo-demo","dist-tags":{"latest":"1.0.0"},"versions":{"1.0.0":{"name":"rondo-demo","version":"1.0.0","dist":{"tarball":"%s/npm/rondo-demo/-/rondo-demo-1.0.0.tgz","shasum":"%s","integrity":"sha512-%s"}}}}`,
 				server.URL, hex.EncodeToString(sha[:]), base64.StdEncoding.EncodeToString(integrity[:]))
 		case "/npm/rondo-demo/-/rondo-demo-1.0.0.tgz":
 			_, _ = w.Write(npm)
@@ -111,7 +115,8 @@ func registries(t *testing.T) *httptest.Server {
 	return server
 }
 
-// where finds the folder that a program of the host needs, to be shown in a sandbox, and what is asked prints its path.
+// where finds the folder that a program of the host needs, to be shown in a sandbox, and what
+// is asked prints its path.
 func where(t *testing.T, ask ...string) string {
 	t.Helper()
 	out, err := exec.Command(ask[0], ask[1:]...).Output()
@@ -130,7 +135,8 @@ func where(t *testing.T, ask ...string) string {
 	return ""
 }
 
-// TestPackagesInstall has the real package managers install from scripted registries, in sandboxes, and again in a replay when the registries are gone.
+// TestPackagesInstall has the real package managers install from scripted registries, in sandboxes,
+// and again in a replay when the registries are gone.
 func TestPackagesInstall(t *testing.T) {
 	sandboxtest.Require(t)
 	for name, c := range map[string]struct {
@@ -144,7 +150,8 @@ func TestPackagesInstall(t *testing.T) {
 		"npm": {"npm", []string{"node", "-p", "require('path').dirname(require('path').dirname(process.execPath))"},
 			`mkdir -p /tmp/here && cd /tmp/here && $FOLDER/bin/npm install --silent rondo-demo >/dev/null && $FOLDER/bin/node -e "require('rondo-demo')"`, "installed by npm"},
 		"go": {"go", []string{"go", "env", "GOROOT"},
-			`mkdir -p /tmp/here && cd /tmp/here && export GOTOOLCHAIN=local GOROOT=$FOLDER && $FOLDER/bin/go mod init here 2>/dev/null && $FOLDER/bin/go get example.org/rondo 2>&1 | grep -v downloading && cat go.mod | grep example`, "example.org/rondo v1.0.0"},
+			`mkdir -p /tmp/here && cd /tmp/here && export GOTOOLCHAIN=local GOROOT=$FOLDER && $FOLDER/bin/go mod init here 2>/dev/null && $FOLDER/bin/go get example.org/rondo 2>&1 | grep -v downloading && cat go.mod | grep example`,
+			"example.org/rondo v1.0.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := where(t, c.ask...)
@@ -155,7 +162,8 @@ func TestPackagesInstall(t *testing.T) {
 			}
 			defer store.Close()
 			opts := Options{Allow: []string{c.registry}, Registries: map[string][]string{
-				"pypi": {server.URL + "/simple/", server.URL + "/files/"}, "npm": {server.URL + "/npm/"}, "go": {server.URL + "/go/"},
+				"pypi": {server.URL + "/simple/", server.URL + "/files/"}, "npm": {server.URL + "/npm/"},
+				"go": {server.URL + "/go/"},
 			}}
 			use := install(t, store, opts, Session{}, c.registry, folder, c.command, c.want)
 			server.Close()
@@ -168,7 +176,8 @@ func TestPackagesInstall(t *testing.T) {
 }
 
 // install runs a command in a sandbox with a proxy, and gives how many requests it made.
-func install(t *testing.T, store storage.Store, opts Options, session Session, registry, folder, command, want string) int {
+func install(t *testing.T, store storage.Store, opts Options, session Session, registry, folder,
+	command, want string) int {
 	t.Helper()
 	session.Run, session.Network = "r", allow(registry)
 	g, err := New(store, opts)

@@ -45,7 +45,8 @@ func (g *Gateway) Serve(listener net.Listener, session Session) *Proxy {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Proxy{gateway: g, session: session, address: listener.Addr().String(), cancel: cancel, used: session.Used}
 	p.server = &http.Server{
-		Handler: p, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, ErrorLog: log.New(io.Discard, "", 0),
+		Handler: p, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ErrorLog:    log.New(io.Discard, "", 0),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	p.serving.Go(func() { _ = p.server.Serve(netutil.LimitListener(listener, connections)) })
@@ -62,7 +63,8 @@ func (p *Proxy) Close() {
 	p.serving.Wait()
 }
 
-// Take gives what was asked for since it was last called, nil for nothing, its URLs as mask leaves them, where there is one. A long list goes to the store.
+// Take gives what was asked for since it was last called, nil for nothing, its URLs as mask leaves
+// them, where there is one. A long list goes to the store.
 func (p *Proxy) Take(ctx context.Context, mask func(string) string) (*netaccess.Use, error) {
 	p.mu.Lock()
 	use, all := p.use, p.all
@@ -150,13 +152,18 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	w.Header()["Date"] = nil // what is answered again is the same
 	own := r.Method != http.MethodConnect && (r.URL.Host == "" || r.URL.Host == p.address)
-	if model := p.session.Model; model != nil && own && !slices.ContainsFunc(netaccess.Registries, func(name string) bool { return strings.HasPrefix(r.URL.Path, "/"+name+"/") }) {
+	if model := p.session.Model; model != nil && own &&
+		!slices.ContainsFunc(netaccess.Registries, func(name string) bool {
+			return strings.HasPrefix(r.URL.Path,
+				"/"+name+"/")
+		}) {
 		model.ServeHTTP(w, whole)
 		return
 	}
 	switch {
 	case p.isSpent():
-		p.refuse(w, r, fmt.Sprintf("the rollout has used its %d bytes of network (network.bytes)", p.session.Network.Limit()))
+		p.refuse(w, r, fmt.Sprintf("the rollout has used its %d bytes of network (network.bytes)",
+			p.session.Network.Limit()))
 	case p.session.Refused[shorten(recordedURL(r), maxURL)] != "":
 		p.refuse(w, r, p.session.Refused[shorten(recordedURL(r), maxURL)])
 	case r.Method == http.MethodConnect:
@@ -180,7 +187,9 @@ func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, status int, why, re
 	if r.Method == http.MethodConnect {
 		if conn, _, err := w.(http.Hijacker).Hijack(); err == nil {
 			_ = conn.SetDeadline(time.Now().Add(headerTime))
-			fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n", status, text, len(text)+1, text)
+			fmt.Fprintf(conn,
+				"HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
+				status, text, len(text)+1, text)
 			conn.Close()
 		}
 		return
@@ -212,7 +221,8 @@ func recordedURL(r *http.Request) string {
 
 // hopByHop are headers that are for the next server alone.
 var hopByHop = []string{
-	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade", "Http2-Settings",
 }
 
 // passed are the headers that go on.
@@ -230,7 +240,8 @@ func passed(from http.Header) http.Header {
 }
 
 // methods are those of plain requests to hosts.
-var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+	http.MethodDelete, http.MethodOptions}
 
 // forward sends a plain HTTP request to an allowed host.
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
@@ -247,7 +258,8 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := &http.Request{
-		Method: r.Method, URL: &url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(port)), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery},
+		Method: r.Method, URL: &url.URL{Scheme: "http", Host: net.JoinHostPort(host, strconv.Itoa(port)),
+			Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery},
 		Host: r.URL.Host, Header: passed(r.Header), ContentLength: r.ContentLength,
 	}
 	if r.ContentLength != 0 {

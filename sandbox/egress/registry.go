@@ -21,7 +21,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// files is the folder of a registry at the proxy below which the files of each of its bases are, by number. No package can have that name.
+// files is the folder of a registry at the proxy below which the files of each of its bases are, by
+// number. No package can have that name.
 const files = "_files"
 
 // keptAnswer is an answer of a registry as a run keeps it. It never changes.
@@ -59,7 +60,8 @@ func (p *Proxy) registry(w http.ResponseWriter, r *http.Request) {
 		p.refuse(w, r, err.Error())
 		return
 	}
-	want := registryRequest{run: p.session.Run, registry: name, path: path, upstream: upstream, accept: accepted(name, r.Header.Get("Accept")), address: p.address}
+	want := registryRequest{run: p.session.Run, registry: name, path: path, upstream: upstream,
+		accept: accepted(name, r.Header.Get("Accept")), address: p.address}
 	found, had, err := p.obtain(r.Context(), want)
 	var answered *statusError
 	switch {
@@ -81,12 +83,14 @@ func (p *Proxy) answer(w http.ResponseWriter, r *http.Request, want registryRequ
 	w.Header().Set("Content-Type", found.ContentType)
 	w.Header().Set("Content-Length", strconv.FormatInt(found.Size, 10))
 	w.WriteHeader(found.Status)
-	fetch := netaccess.Fetch{Method: r.Method, URL: recordedURL(r), Status: found.Status, SHA256: found.SHA256, Kept: had}
+	fetch := netaccess.Fetch{Method: r.Method, URL: recordedURL(r), Status: found.Status,
+		SHA256: found.SHA256, Kept: had}
 	if r.Method == http.MethodHead || found.Size == 0 {
 		p.note(fetch)
 		return
 	}
-	body := &keptBody{ctx: r.Context(), store: p.gateway.store, key: want.object(found.SHA256), size: found.Size, want: found.SHA256}
+	body := &keptBody{ctx: r.Context(), store: p.gateway.store, key: want.object(found.SHA256),
+		size: found.Size, want: found.SHA256}
 	n, err := p.send(w, body)
 	fetch.Bytes = n
 	if errors.Is(err, errSpent) {
@@ -114,7 +118,8 @@ func located(name string, bases []*url.URL, path string) (*url.URL, error) {
 	}
 	for segment := range strings.SplitSeq(path, "/") {
 		plain, err := url.PathUnescape(segment)
-		if err != nil || plain == "." || plain == ".." || strings.Contains(plain, "/..") || strings.Contains(plain, "../") || strings.ContainsAny(plain, "\x00\\\r\n?#") {
+		if err != nil || plain == "." || plain == ".." || strings.Contains(plain, "/..") ||
+			strings.Contains(plain, "../") || strings.ContainsAny(plain, "\x00\\\r\n?#") {
 			return nil, errors.New("the path leads out of the registry")
 		}
 	}
@@ -148,7 +153,8 @@ type registryRequest struct {
 	address                     string
 }
 
-// key names the answer's description. It follows from what the sandbox asked, so that a replay finds it wherever the mirrors were.
+// key names the answer's description. It follows from what the sandbox asked, so that a replay
+// finds it wherever the mirrors were.
 func (w registryRequest) key() string {
 	sum := sha256.Sum256([]byte(w.registry + "\x00" + w.path + "\x00" + w.accept))
 	return "runs/" + w.run + "/tools/fetched/" + hex.EncodeToString(sum[:])
@@ -162,7 +168,8 @@ func (w registryRequest) object(digest string) string {
 // errNotKept says that a replay asks for something new.
 var errNotKept = errors.New("the run has not kept it, and a replay fetches nothing")
 
-// obtain finds what the run has kept, or fetches and keeps it. Of those who want the same at once one fetches.
+// obtain finds what the run has kept, or fetches and keeps it. Of those who want the
+// same at once one fetches.
 func (p *Proxy) obtain(ctx context.Context, want registryRequest) (found keptAnswer, had bool, err error) {
 	g := p.gateway
 	if found, err = g.load(ctx, want); err == nil || !errors.Is(err, storage.ErrNotFound) {
@@ -190,7 +197,8 @@ func (p *Proxy) obtain(ctx context.Context, want registryRequest) (found keptAns
 // errLeft says that who asked first left before it was its turn.
 var errLeft = errors.New("left")
 
-// fetch waits for its turn and fetches. Once begun it goes on without the one who asked, and counts all the same: who asks again finds what was kept.
+// fetch waits for its turn and fetches. Once begun it goes on without the one who asked, and counts
+// all the same: who asks again finds what was kept.
 func (p *Proxy) fetch(ctx context.Context, want registryRequest) (keptAnswer, error) {
 	select {
 	case p.gateway.slots <- struct{}{}:
@@ -234,7 +242,8 @@ func (e *statusError) Error() string { return fmt.Sprintf("the registry answered
 // lasting are the statuses that are kept: the package is there, or is not.
 var lasting = []int{http.StatusOK, http.StatusNotFound, http.StatusGone}
 
-// fetch asks the registry and keeps what it answers, unless another runner was first: then that is the answer.
+// fetch asks the registry and keeps what it answers, unless another runner was first:
+// then that is the answer.
 func (g *Gateway) fetch(ctx context.Context, want registryRequest) (keptAnswer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, want.upstream.String(), nil)
 	if err != nil {
@@ -259,7 +268,8 @@ func (g *Gateway) fetch(ctx context.Context, want registryRequest) (keptAnswer, 
 	if err != nil {
 		return keptAnswer{}, err
 	}
-	page, err = rewrite(page, links{g.registries[want.registry], response.Request.URL, "http://" + want.address + "/" + want.registry})
+	page, err = rewrite(page, links{g.registries[want.registry], response.Request.URL,
+		"http://" + want.address + "/" + want.registry})
 	if err != nil {
 		return keptAnswer{}, fmt.Errorf("read a page of the registry %s: %w", want.registry, err)
 	}
@@ -286,7 +296,8 @@ func (m *tooMuch) Read([]byte) (int, error) {
 }
 
 // keepFile stores what was fetched, by its digest, which is known when all of it is on the disk.
-func (g *Gateway) keepFile(ctx context.Context, want registryRequest, found keptAnswer, from io.Reader) (keptAnswer, error) {
+func (g *Gateway) keepFile(ctx context.Context, want registryRequest, found keptAnswer,
+	from io.Reader) (keptAnswer, error) {
 	file, err := os.CreateTemp(g.scratch, "fetched-")
 	if err != nil {
 		return keptAnswer{}, err
@@ -336,10 +347,12 @@ func (g *Gateway) redirected(to *http.Request, via []*http.Request) error {
 
 // isBelow reports whether a URL is below a base.
 func isBelow(base, u *url.URL) bool {
-	return u.Scheme == base.Scheme && u.Host == base.Host && u.User == nil && strings.HasPrefix(u.EscapedPath(), base.EscapedPath())
+	return u.Scheme == base.Scheme && u.Host == base.Host && u.User == nil &&
+		strings.HasPrefix(u.EscapedPath(), base.EscapedPath())
 }
 
-// keptBody reads a kept answer in pieces, and fails at its end where it is another one than was kept.
+// keptBody reads a kept answer in pieces, and fails at its end where it is
+// another one than was kept.
 type keptBody struct {
 	ctx   context.Context
 	store storage.Store

@@ -28,7 +28,8 @@ func newMirror(t *testing.T) *mirror {
 		switch r.URL.EscapedPath() {
 		case "/simple/demo/":
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			fmt.Fprintf(w, `<a class="x" href="../../files/demo-%d.whl#sha256=ab&amp;x=1">demo</a> <a href='https://elsewhere.example.org/demo.whl'>other</a>`, m.version.Load())
+			fmt.Fprintf(w,
+				`<a class="x" href="../../files/demo-%d.whl#sha256=ab&amp;x=1">demo</a> <a href='https://elsewhere.example.org/demo.whl'>other</a>`, m.version.Load())
 		case "/simple/json/":
 			w.Header().Set("Content-Type", "application/vnd.pypi.simple.v1+json")
 			fmt.Fprintf(w, `{"files":[{"url":"%s/files/a.whl","size":12345678901234567890}]}`, m.URL)
@@ -69,9 +70,10 @@ func TestRegistries(t *testing.T) {
 		status int
 		want   string
 	}{
-		"page":          {"/pypi/simple/demo/", 200, `href="` + base + `/pypi/_files/1/demo-0.whl#sha256=ab&amp;x=1"`},
-		"link outside":  {"/pypi/simple/demo/", 200, `href="https://elsewhere.example.org/demo.whl"`},
-		"JSON page":     {"/pypi/simple/json/", 200, `{"files":[{"size":12345678901234567890,"url":"` + base + `/pypi/_files/1/a.whl"}]}`},
+		"page":         {"/pypi/simple/demo/", 200, `href="` + base + `/pypi/_files/1/demo-0.whl#sha256=ab&amp;x=1"`},
+		"link outside": {"/pypi/simple/demo/", 200, `href="https://elsewhere.example.org/demo.whl"`},
+		"JSON page": {"/pypi/simple/json/", 200, `{"files":[{"size":12345678901234567890,"url":"` + base +
+			`/pypi/_files/1/a.whl"}]}`},
 		"file":          {"/pypi/_files/1/demo-0.whl", 200, "the file"},
 		"scoped":        {"/npm/@scope%2fpkg", 200, `"tarball":"` + base + `/npm/_files/0/@scope/pkg/-/pkg-1.0.0.tgz"`},
 		"tarball":       {"/npm/_files/0/@scope/pkg/-/pkg-1.0.0.tgz", 200, "the file"},
@@ -98,14 +100,17 @@ func TestRegistries(t *testing.T) {
 	}
 }
 
-// TestRegistriesThatAreNotAllowed asks for one that the run, and one that the operator does not name.
+// TestRegistriesThatAreNotAllowed asks for one that the run, and one that
+// the operator does not name.
 func TestRegistriesThatAreNotAllowed(t *testing.T) {
 	m := newMirror(t)
 	opts := m.options()
 	opts.Allow = []string{"pypi"}
 	p, _ := proxied(t, &world{}, opts, Session{Network: allow("pypi", "npm"), Task: allow("npm")})
-	for path, want := range map[string]string{"/go/x": "network.allow of the run", "/npm/x": "--allow-network", "/pypi/simple/demo/": "the task asks for less"} {
-		if status, body := get(t, http.DefaultClient, "http://"+p.address+path); status != 403 || !strings.Contains(body, want) {
+	for path, want := range map[string]string{"/go/x": "network.allow of the run", "/npm/x": "--allow-network",
+		"/pypi/simple/demo/": "the task asks for less"} {
+		if status, body := get(t, http.DefaultClient, "http://"+p.address+path); status != 403 ||
+			!strings.Contains(body, want) {
 			t.Errorf("%s answers %d %q", path, status, body)
 		}
 	}
@@ -114,7 +119,8 @@ func TestRegistriesThatAreNotAllowed(t *testing.T) {
 	}
 }
 
-// TestKeptAnswers sees pages as they stood when the run first fetched them, in other sandboxes too; and a replay fetches nothing.
+// TestKeptAnswers sees pages as they stood when the run first fetched them, in other sandboxes too;
+// and a replay fetches nothing.
 func TestKeptAnswers(t *testing.T) {
 	m := newMirror(t)
 	store, err := dir.Open(t.TempDir())
@@ -124,7 +130,8 @@ func TestKeptAnswers(t *testing.T) {
 	defer store.Close()
 	ask := func(session Session, opts Options, path string) (*Proxy, int, string) {
 		session.Network = allow("pypi", "a.example.org")
-		p, client := proxiedWith(t, store, &world{names: map[string][]string{"a.example.org": {"93.184.216.34"}}}, opts, session)
+		p, client := proxiedWith(t, store, &world{names: map[string][]string{"a.example.org": {"93.184.216.34"}}}, opts,
+			session)
 		if !strings.HasPrefix(path, "http") {
 			path, client = "http://"+p.address+path, http.DefaultClient
 		}
@@ -134,7 +141,8 @@ func TestKeptAnswers(t *testing.T) {
 	p, status, first := ask(Session{}, m.options(), "/pypi/simple/demo/")
 	use := taken(t, p)
 	sum := sha256.Sum256([]byte(first))
-	if status != 200 || !strings.Contains(first, "demo-0.whl") || use.Fetches[0].SHA256 != hex.EncodeToString(sum[:]) || use.Fetches[0].Kept {
+	if status != 200 || !strings.Contains(first, "demo-0.whl") ||
+		use.Fetches[0].SHA256 != hex.EncodeToString(sum[:]) || use.Fetches[0].Kept {
 		t.Errorf("first %d %q, listed as %+v", status, first, use)
 	}
 	_, _, missing := ask(Session{}, m.options(), "/pypi/simple/nothing/")
@@ -144,15 +152,19 @@ func TestKeptAnswers(t *testing.T) {
 		t.Errorf("then %q, listed as %+v, asked %d times", second, use, m.asked.Load())
 	}
 	m.Close()
-	// The replay's operator names no mirror and allows nothing: what the run has kept is all there is.
-	if p, status, body := ask(Session{Replay: true}, Options{}, "/pypi/simple/demo/"); status != 200 || body != first || len(p.Missing()) != 0 {
+	// The replay's operator names no mirror and allows nothing: what the run
+	// has kept is all there is.
+	if p, status, body := ask(Session{Replay: true}, Options{}, "/pypi/simple/demo/"); status != 200 ||
+		body != first || len(p.Missing()) != 0 {
 		t.Errorf("a replay answers %d %q", status, body)
 	}
-	if _, status, body := ask(Session{Replay: true}, Options{}, "/pypi/simple/nothing/"); status != 404 || body != missing {
+	if _, status, body := ask(Session{Replay: true}, Options{}, "/pypi/simple/nothing/"); status != 404 ||
+		body != missing {
 		t.Errorf("a replay answers %d %q", status, body)
 	}
 	for _, path := range []string{"/pypi/simple/new/", "http://a.example.org/"} {
-		if p, status, body := ask(Session{Replay: true}, Options{}, path); status != 403 || !strings.Contains(body, "a replay fetches nothing") || len(p.Missing()) != 1 {
+		if p, status, body := ask(Session{Replay: true}, Options{}, path); status != 403 ||
+			!strings.Contains(body, "a replay fetches nothing") || len(p.Missing()) != 1 {
 			t.Errorf("a replay answers %s with %d %q", path, status, body)
 		}
 	}

@@ -35,7 +35,8 @@ func (p *Proxy) unreached(w http.ResponseWriter, r *http.Request, err error) {
 	p.fail(w, r, http.StatusBadGateway, "the host cannot be reached", "")
 }
 
-// tunnel joins the sandbox with an allowed host. What goes through it must begin as TLS for that host.
+// tunnel joins the sandbox with an allowed host. What goes through it must
+// begin as TLS for that host.
 func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 	host, port, why := p.target(r.Host, 443)
 	if why != "" {
@@ -65,18 +66,21 @@ func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 		err = fmt.Errorf("the tunnel to %s asks for the server %.100q", host, named)
 	}
 	if err != nil {
-		p.note(netaccess.Fetch{Method: r.Method, URL: recordedURL(r), Status: http.StatusOK, Refused: plain("what goes through a tunnel must be TLS for its host: " + err.Error())})
+		p.note(netaccess.Fetch{Method: r.Method, URL: recordedURL(r), Status: http.StatusOK,
+			Refused: plain("what goes through a tunnel must be TLS for its host: " + err.Error())})
 		return
 	}
 	received := p.join(conn, upstream, begun)
 	p.note(netaccess.Fetch{Method: r.Method, URL: recordedURL(r), Status: http.StatusOK, Bytes: received})
 }
 
-// firstWords reads the greeting of a TLS client, of which the beginning may have come early, and gives it with the name of the server that it is for.
+// firstWords reads the greeting of a TLS client, of which the beginning may have come early, and
+// gives it with the name of the server that it is for.
 func firstWords(conn net.Conn, early []byte) (read []byte, name string, err error) {
 	var kept bytes.Buffer
 	before, found := bytes.NewReader(early), errors.New("found")
-	greeting := &overheard{Conn: conn, from: io.TeeReader(io.LimitReader(io.MultiReader(before, conn), maxHeader), &kept)}
+	greeting := &overheard{Conn: conn, from: io.TeeReader(io.LimitReader(io.MultiReader(before, conn), maxHeader),
+		&kept)}
 	err = tls.Server(greeting, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		name = hello.ServerName
 		return nil, found

@@ -1,5 +1,6 @@
-// Package first makes a sandbox's first process a program of its own, which has little else in it: it starts in a third of the time that all
-// of rondo takes, and a sandbox that is held takes half the memory.
+// Package first makes a sandbox's first process a program of its own, which has little else
+// in it: it starts in a third of the time that all of rondo takes, and a sandbox that is
+// held takes half the memory.
 package first
 
 import (
@@ -16,6 +17,7 @@ func Main() {
 		fmt.Println(internal.Fingerprint())
 		return
 	}
-	fmt.Fprintln(os.Stderr, "rondo-sandbox-init is the first process of rondo's sandboxes: rondo starts it when both programs are in the same folder and of the same build.")
+	fmt.Fprintln(os.Stderr,
+		"rondo-sandbox-init is the first process of rondo's sandboxes: rondo starts it when both programs are in the same folder and of the same build.")
 	os.Exit(2)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestFirstProcess is the program that lies beside rondo, where it is of the same build, and has in it what its fingerprint counts.
+// TestFirstProcess is the program that lies beside rondo, where it is of the same build, and has in
+// it what its fingerprint counts.
 func TestFirstProcess(t *testing.T) {
 	program.NeedSandbox(t)
 	dir := t.TempDir()
@@ -33,7 +34,8 @@ func TestFirstProcess(t *testing.T) {
 		var said struct {
 			FirstProcess string `json:"first_process"`
 		}
-		if err := errors.Join(err, json.Unmarshal(out, &said)); err != nil || !strings.HasPrefix(said.FirstProcess, want) {
+		if err := errors.Join(err, json.Unmarshal(out, &said)); err != nil ||
+			!strings.HasPrefix(said.FirstProcess, want) {
 			t.Errorf("rondo says %v %q and not %q", err, said.FirstProcess, want)
 		}
 	}
@@ -68,7 +70,8 @@ func TestFirstProcess(t *testing.T) {
 func build(t *testing.T, dir string, flags ...string) string {
 	t.Helper()
 	path := filepath.Join(dir, "rondo-sandbox-init")
-	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "github.com/rondo-rl/rondo/cmd/rondo-sandbox-init")...)
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...),
+		"github.com/rondo-rl/rondo/cmd/rondo-sandbox-init")...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

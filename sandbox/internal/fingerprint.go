@@ -13,7 +13,8 @@ import (
 	"sync"
 )
 
-// sources are those of the first process: what two programs have in common that were built of the same.
+// sources are those of the first process: what two programs have in common
+// that were built of the same.
 //
 //go:embed agent archive jail wire
 var sources embed.FS
@@ -24,8 +25,9 @@ const Ask = "fingerprint"
 // Libraries are what the first process has of others.
 var Libraries = []string{"github.com/klauspost/compress", "golang.org/x/net", "golang.org/x/sys"}
 
-// Fingerprint is equal in two programs where they would be the same first process: of the same sources, libraries and version of Go. A sandbox
-// must not be sealed by an older one than its owner has.
+// Fingerprint is equal in two programs where they would be the same first process: of
+// the same sources, libraries and version of Go. A sandbox must not be sealed by an
+// older one than its owner has.
 var Fingerprint = sync.OnceValue(func() string {
 	sum := sha256.New()
 	fmt.Fprintln(sum, runtime.Version(), runtime.GOARCH)

@@ -1,4 +1,5 @@
-// Package netaccess says what programs in a sandbox may reach of the network, and what they asked of it.
+// Package netaccess says what programs in a sandbox may reach of the network,
+// and what they asked of it.
 package netaccess
 
 import (
@@ -11,10 +12,11 @@ import (
 	"strings"
 )
 
-// Network is what programs in a sandbox may reach outside of it. Their only way there is a proxy of the tool runner, whose operator bounds what runs may ask for.
+// Network is what programs in a sandbox may reach outside of it. Their only way there is a proxy of
+// the tool runner, whose operator bounds what runs may ask for.
 type Network struct {
-	// Allow names package registries (see Registries), and hosts: "example.org", "*.example.org" for all names below one, or either with a port. Without
-	// one the ports are 80 and 443.
+	// Allow names package registries (see Registries), and hosts: "example.org", "*.example.org"
+	// for all names below one, or either with a port. Without one the ports are 80 and 443.
 	Allow []string `json:"allow,omitempty" yaml:"allow"`
 	// Bytes bounds what one rollout may receive and send, together; 0 is DefaultNetworkBytes.
 	Bytes int64 `json:"bytes,omitempty" yaml:"bytes" absent:"the default bound"`
@@ -38,7 +40,8 @@ func (n *Network) Limit() int64 { return cmp.Or(n.Bytes, DefaultNetworkBytes) }
 // AllowsRegistry reports whether a package registry may be asked.
 func (n *Network) AllowsRegistry(name string) bool { return n != nil && slices.Contains(n.Allow, name) }
 
-// AllowsHost reports whether a host may be reached at a port. The name must be one that HostName gave.
+// AllowsHost reports whether a host may be reached at a port. The name must
+// be one that HostName gave.
 func (n *Network) AllowsHost(name string, port int) bool {
 	return n != nil && slices.ContainsFunc(n.Allow, func(entry string) bool {
 		pattern, only := splitAllowed(entry)
@@ -60,7 +63,8 @@ func (n *Network) Covers(entry string) bool {
 		return slices.ContainsFunc(n.Allowed(), func(of string) bool {
 			own, only := splitAllowed(of)
 			below, wild := strings.CutPrefix(own, "*")
-			return wild && strings.HasSuffix(pattern, below) && (only == port || only == 0 && (port == 80 || port == 443))
+			return wild && strings.HasSuffix(pattern, below) &&
+				(only == port || only == 0 && (port == 80 || port == 443))
 		})
 	}
 	if port != 0 {
@@ -92,7 +96,8 @@ func CheckAllowed(entry string) error {
 		return nil
 	}
 	pattern, text, found := strings.Cut(entry, ":")
-	if port, err := strconv.Atoi(text); found && (err != nil || port < 1 || port > 65535 || strconv.Itoa(port) != text) {
+	if port, err := strconv.Atoi(text); found &&
+		(err != nil || port < 1 || port > 65535 || strconv.Itoa(port) != text) {
 		return fmt.Errorf("%.300q: the port must be 1 to 65535", entry)
 	}
 	bare := strings.TrimPrefix(pattern, "*.")
@@ -106,8 +111,9 @@ func CheckAllowed(entry string) error {
 // errNoHost says that a text is no host's name.
 var errNoHost = errors.New("not the name of a host")
 
-// HostName gives the one spelling of a host's name: small letters, without the dot at the end. Addresses, in any spelling that a resolver takes for
-// one, and all that is not letters, digits, - and _ between dots, are refused.
+// HostName gives the one spelling of a host's name: small letters, without the dot at the end.
+// Addresses, in any spelling that a resolver takes for one, and all that is not letters, digits, -
+// and _ between dots, are refused.
 func HostName(text string) (string, error) {
 	name := strings.ToLower(strings.TrimSuffix(text, "."))
 	if name == "" || len(name) > maxHostName {

@@ -20,7 +20,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Registry is a registry with one image, app/tool:1, that gives to those who have a token, as public ones do.
+// Registry is a registry with one image, app/tool:1, that gives to those who have a
+// token, as public ones do.
 type Registry struct {
 	*httptest.Server
 	Objects   map[string][]byte // by digest
@@ -147,7 +148,8 @@ func (h *Registry) Image(t *testing.T, architecture string, layers ...ocispec.De
 		described.RootFS.DiffIDs = append(described.RootFS.DiffIDs, h.plain(t, layer))
 	}
 	described.Config.Env, described.Config.WorkingDir = []string{"PATH=/bin", "GREETING=a=b"}, "/work"
-	manifest := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, Config: h.AddJSON(t, ocispec.MediaTypeImageConfig, described), Layers: layers}
+	manifest := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest,
+		Config: h.AddJSON(t, ocispec.MediaTypeImageConfig, described), Layers: layers}
 	manifest.SchemaVersion = 2
 	return h.AddJSON(t, manifest.MediaType, manifest)
 }

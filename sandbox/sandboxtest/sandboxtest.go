@@ -26,7 +26,8 @@ var probe = sync.OnceValue(func() error {
 	return err
 })
 
-// Require skips the test where this system refuses sandboxes, or fails it where RONDO_REQUIRE_ALL=1 says that everything must run.
+// Require skips the test where this system refuses sandboxes, or fails it where RONDO_REQUIRE_ALL=1
+// says that everything must run.
 func Require(t testing.TB) {
 	t.Helper()
 	err := probe()
@@ -85,7 +86,8 @@ func Pack(t testing.TB, files map[string]string) []byte {
 // Module writes a version of a module of Go below a folder, as a module proxy has it.
 func Module(t testing.TB, proxy, path, version string, files map[string]string) {
 	t.Helper()
-	escaped := regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(path, func(letter string) string { return "!" + strings.ToLower(letter) })
+	escaped := regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(path,
+		func(letter string) string { return "!" + strings.ToLower(letter) })
 	folder := filepath.Join(proxy, escaped, "@v")
 	var packed bytes.Buffer
 	zipped := zip.NewWriter(&packed)
@@ -99,7 +101,8 @@ func Module(t testing.TB, proxy, path, version string, files map[string]string) 
 		}
 	}
 	err := errors.Join(zipped.Close(), os.MkdirAll(folder, 0o755))
-	for ending, text := range map[string]string{".info": `{"Version":"` + version + `"}`, ".mod": files["go.mod"], ".zip": packed.String()} {
+	for ending, text := range map[string]string{".info": `{"Version":"` + version + `"}`, ".mod": files["go.mod"],
+		".zip": packed.String()} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(folder, version+ending), []byte(text), 0o644))
 	}
 	if err != nil {
@@ -116,8 +119,9 @@ func parent(name string) string {
 	return "."
 }
 
-// RequireDisk skips the test where sandboxes cannot have disks in a folder of this machine. Where everything must run, that is an ordinary user's
-// machine and one whose kernel has no loop devices: neither can be installed.
+// RequireDisk skips the test where sandboxes cannot have disks in a folder of this machine. Where
+// everything must run, that is an ordinary user's machine and one whose kernel has no loop devices:
+// neither can be installed.
 func RequireDisk(t testing.TB, folder string) {
 	t.Helper()
 	Require(t)
@@ -125,7 +129,8 @@ func RequireDisk(t testing.TB, folder string) {
 	if err == nil {
 		return
 	}
-	if _, missing := os.Stat("/dev/loop-control"); os.Getenv("RONDO_REQUIRE_ALL") == "1" && os.Geteuid() == 0 && missing == nil {
+	if _, missing := os.Stat("/dev/loop-control"); os.Getenv("RONDO_REQUIRE_ALL") == "1" &&
+		os.Geteuid() == 0 && missing == nil {
 		t.Fatalf("disks of sandboxes are required by RONDO_REQUIRE_ALL=1: %v", err)
 	}
 	t.Skipf("no disks of sandboxes: %v", err)
@@ -137,7 +142,8 @@ func SmallDisk(t testing.TB, mib int) (folder string) {
 	RequireDisk(t, t.TempDir())
 	file, folder := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	for _, line := range [][]string{
-		{"truncate", "-s", fmt.Sprintf("%dM", mib), file}, {"mke2fs", "-q", "-F", "-t", "ext4", file}, {"mount", "-o", "loop", file, folder},
+		{"truncate", "-s", fmt.Sprintf("%dM", mib), file}, {"mke2fs", "-q", "-F", "-t", "ext4", file},
+		{"mount", "-o", "loop", file, folder},
 	} {
 		if said, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v: %s", line, err, said)

@@ -12,12 +12,14 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
-// Version is that of the tools: what another version answered to the same call says nothing. It is raised when a tool answers differently.
+// Version is that of the tools: what another version answered to the same call says nothing. It is
+// raised when a tool answers differently.
 const Version = 1
 
 // Cache answers calls from what the same calls answered before.
 type Cache struct {
-	// Tree identifies the contents of the workspace as the turn begins, against the snapshot; "" is the snapshot itself.
+	// Tree identifies the contents of the workspace as the turn begins, against the snapshot;
+	// "" is the snapshot itself.
 	Tree string
 	// Effect is the greatest one of the turns before.
 	Effect Effect
@@ -25,7 +27,8 @@ type Cache struct {
 	Deterministic []string
 	// Settled says that the turns before ran no other commands; see Set.Settled.
 	Settled bool
-	// Closed says that all that the workspace shows is in Tree: no link of it may lead out, and no process changes it.
+	// Closed says that all that the workspace shows is in Tree: no link of it may lead out,
+	// and no process changes it.
 	Closed bool
 	// Answer finds the result of a call. It may run for several calls at the same time.
 	Answer func(context.Context, Key) (Result, bool)
@@ -95,7 +98,8 @@ func (m memory) determines(f Follows) bool {
 	return false
 }
 
-// begins notes, before any of the calls beside it, that from now on something may change the sandbox at any time.
+// begins notes, before any of the calls beside it, that from now on something may change
+// the sandbox at any time.
 func (w *work) begins(t *tool) {
 	if t == nil || !t.stays {
 		return
@@ -104,7 +108,8 @@ func (w *work) begins(t *tool) {
 	w.memory.effect, w.memory.lost = Anything, true
 }
 
-// changed notes what a call may have changed. What a file tool makes of a known tree is known, too, where it did not fail half way.
+// changed notes what a call may have changed. What a file tool makes of a known tree is known, too,
+// where it did not fail half way.
 func (w *work) changed(t *tool, call Call, failed bool) {
 	m := &w.memory
 	if m.known == nil || t == nil || t.ReadOnly || t.Effect == Nothing {
@@ -124,7 +129,8 @@ func (w *work) changed(t *tool, call Call, failed bool) {
 	m.tree = "after:" + hex.EncodeToString(sum[:])
 }
 
-// effectOf is the effect of a call: a file tool that is told of a file outside of the workspace may change anything.
+// effectOf is the effect of a call: a file tool that is told of a file outside of the
+// workspace may change anything.
 func (t *tool) effectOf(workdir string, call Call) Effect {
 	if t.stays {
 		return Anything
@@ -151,8 +157,8 @@ func (s *Set) EffectOf(workdir string, calls []Call) Effect {
 	return effect
 }
 
-// canonical writes arguments in one form, and reports whether they are an object with arguments of the schema alone, spelled as they are
-// there, whose paths lie in the workspace.
+// canonical writes arguments in one form, and reports whether they are an object with arguments of
+// the schema alone, spelled as they are there, whose paths lie in the workspace.
 func canonical(t *tool, workdir, arguments string) (string, bool) {
 	decoder := json.NewDecoder(strings.NewReader(orEmpty(arguments)))
 	decoder.UseNumber()
@@ -178,7 +184,8 @@ func canonical(t *tool, workdir, arguments string) (string, bool) {
 }
 
 // paths are the arguments that name files and folders.
-var paths = map[string]bool{"target_file": true, "file_path": true, "path": true, "target_directory": true, "target_directories": true, "paths": true}
+var paths = map[string]bool{"target_file": true, "file_path": true, "path": true, "target_directory": true,
+	"target_directories": true, "paths": true}
 
 func allWithin(workdir string, value any) bool {
 	switch v := value.(type) {

@@ -84,7 +84,8 @@ func randomCall(r *rand.Rand) (name, arguments string) {
 		return "delete_file", fmt.Sprintf(`{"target_file":%q}`, place)
 	case 4:
 		command := []string{
-			"echo " + text + " > /tmp/x", "ln -sf /tmp/x a", "rm -f a; echo " + text + " > b", "ln -sfn /tmp d", "rm -rf d; mkdir d; echo " + text + " > d/a", "mkfifo p", "rm -f p a b", "chmod 0 b", "ln -f /tmp/x a",
+			"echo " + text + " > /tmp/x", "ln -sf /tmp/x a", "rm -f a; echo " + text + " > b", "ln -sfn /tmp d",
+			"rm -rf d; mkdir d; echo " + text + " > d/a", "mkfifo p", "rm -f p a b", "chmod 0 b", "ln -f /tmp/x a",
 		}[r.IntN(9)]
 		return "run_terminal_cmd", fmt.Sprintf(`{"command":%q}`, command)
 	case 5:
@@ -104,7 +105,8 @@ func randomCall(r *rand.Rand) (name, arguments string) {
 func newPlayer(t *testing.T) *player {
 	t.Helper()
 	p := &player{sb: sandboxtest.New(t, sandbox.Spec{})}
-	if err := p.sb.Unpack(t.Context(), p.sb.Workdir(), sandboxtest.Pack(t, map[string]string{"a": "1\n", "b": "2\n", "d/a": "1\n"})); err != nil {
+	if err := p.sb.Unpack(t.Context(), p.sb.Workdir(),
+		sandboxtest.Pack(t, map[string]string{"a": "1\n", "b": "2\n", "d/a": "1\n"})); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.sb.SetBase(t.Context()); err != nil {
@@ -113,7 +115,8 @@ func newPlayer(t *testing.T) *player {
 	return p
 }
 
-// TestKnownAnswersAreTrue: in random rollouts of one snapshot, whatever the cache answers is what the call answers where it is run.
+// TestKnownAnswersAreTrue: in random rollouts of one snapshot, whatever the cache answers is what
+// the call answers where it is run.
 func TestKnownAnswersAreTrue(t *testing.T) {
 	t.Parallel()
 	s, k := composer(t), &kept{answers: map[tools.Key]tools.Result{}}
@@ -129,13 +132,15 @@ func TestKnownAnswersAreTrue(t *testing.T) {
 	}
 }
 
-// TestWhatTreesDoNotTell: two rollouts whose workspaces hold the same, and where a call answers differently all the same.
+// TestWhatTreesDoNotTell: two rollouts whose workspaces hold the same, and where a call answers
+// differently all the same.
 func TestWhatTreesDoNotTell(t *testing.T) {
 	t.Parallel()
 	s := composer(t)
 	run := func(format string) func(n int) tools.Call {
 		return func(n int) tools.Call {
-			return tools.Call{Name: "run_terminal_cmd", Arguments: fmt.Sprintf(`{"command":%q}`, strings.ReplaceAll(format, "#", fmt.Sprint(n)))}
+			return tools.Call{Name: "run_terminal_cmd",
+				Arguments: fmt.Sprintf(`{"command":%q}`, strings.ReplaceAll(format, "#", fmt.Sprint(n)))}
 		}
 	}
 	call := func(name, arguments string) func(int) tools.Call {
@@ -145,15 +150,21 @@ func TestWhatTreesDoNotTell(t *testing.T) {
 	}
 	type turn []func(n int) tools.Call
 	for name, turns := range map[string][]turn{
-		"a link":                   {{run("echo # > /tmp/x; ln -sf /tmp/x a")}, {call("read_file", `{"target_file":"a"}`)}},
-		"a linked folder":          {{run("echo # > /tmp/x; ln -s /tmp l")}, {call("grep", `{"pattern":".","path":"l"}`)}, {call("read_file", `{"target_file":"l/x"}`)}},
-		"outside":                  {{run("echo # > /tmp/x")}, {call("read_file", `{"target_file":"/tmp/x"}`)}, {call("list_dir", `{"target_directory":"/tmp"}`)}},
-		"outside, by a file tool":  {{call("write", `{"file_path":"/tmp/x","contents":"#"}`)}, {call("read_file", `{"target_file":"../tmp/x"}`)}},
-		"spelled in another way":   {{run("echo # > /tmp/x")}, {call("read_file", `{"Target_File":"/tmp/x"}`)}},
-		"in the same turn":         {{run("echo # > a"), call("read_file", `{"target_file":"a"}`)}},
-		"written in the same turn": {{call("write", `{"file_path":"a","contents":"#"}`), call("read_file", `{"target_file":"a"}`)}},
-		"a pipe":                   {{run("mkfifo p#")}, {call("list_dir", `{"target_directory":"."}`)}},
-		"times":                    {{run("touch -d 200#-01-01 a; touch -d 2002-06-01 b")}, {call("glob_file_search", `{"glob_pattern":"*"}`)}},
+		"a link": {{run("echo # > /tmp/x; ln -sf /tmp/x a")},
+			{call("read_file", `{"target_file":"a"}`)}},
+		"a linked folder": {{run("echo # > /tmp/x; ln -s /tmp l")},
+			{call("grep", `{"pattern":".","path":"l"}`)}, {call("read_file", `{"target_file":"l/x"}`)}},
+		"outside": {{run("echo # > /tmp/x")}, {call("read_file", `{"target_file":"/tmp/x"}`)},
+			{call("list_dir", `{"target_directory":"/tmp"}`)}},
+		"outside, by a file tool": {{call("write", `{"file_path":"/tmp/x","contents":"#"}`)},
+			{call("read_file", `{"target_file":"../tmp/x"}`)}},
+		"spelled in another way": {{run("echo # > /tmp/x")}, {call("read_file", `{"Target_File":"/tmp/x"}`)}},
+		"in the same turn":       {{run("echo # > a"), call("read_file", `{"target_file":"a"}`)}},
+		"written in the same turn": {{call("write", `{"file_path":"a","contents":"#"}`),
+			call("read_file", `{"target_file":"a"}`)}},
+		"a pipe": {{run("mkfifo p#")}, {call("list_dir", `{"target_directory":"."}`)}},
+		"times": {{run("touch -d 200#-01-01 a; touch -d 2002-06-01 b")},
+			{call("glob_file_search", `{"glob_pattern":"*"}`)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &kept{answers: map[tools.Key]tools.Result{}}
@@ -181,7 +192,8 @@ func TestWhatTreesDoNotTell(t *testing.T) {
 	}
 }
 
-// TestSameWorkspaceSameAnswer: what other commands have made the same is known; names, spaces and explanations do not matter.
+// TestSameWorkspaceSameAnswer: what other commands have made the same is known; names, spaces and
+// explanations do not matter.
 func TestSameWorkspaceSameAnswer(t *testing.T) {
 	t.Parallel()
 	s, k := composer(t), &kept{answers: map[tools.Key]tools.Result{}}
@@ -226,7 +238,8 @@ func (p *player) run(t *testing.T, s *tools.Set, k *kept, calls []tools.Call) (*
 	return known, results
 }
 
-// play makes a turn's calls, of which the last reads, and compares what that answered with what it answers when it is run.
+// play makes a turn's calls, of which the last reads, and compares what that answered with what
+// it answers when it is run.
 func (p *player) play(t *testing.T, s *tools.Set, k *kept, calls []tools.Call) string {
 	t.Helper()
 	known, results := p.run(t, s, k, calls)
@@ -235,8 +248,10 @@ func (p *player) play(t *testing.T, s *tools.Set, k *kept, calls []tools.Call) s
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := results[last], run[0]; got.Content != want.Content || got.Error != want.Error || got.CallID != want.CallID || got.Cache == "" {
-		t.Errorf("%+v, with effect %d, closed %v: %s answers\n%s\nwhere it is run\n%s", calls, known.Effect, known.Closed, got.Cache, got.Content, want.Content)
+	if got, want := results[last], run[0]; got.Content != want.Content || got.Error != want.Error ||
+		got.CallID != want.CallID || got.Cache == "" {
+		t.Errorf("%+v, with effect %d, closed %v: %s answers\n%s\nwhere it is run\n%s", calls, known.Effect,
+			known.Closed, got.Cache, got.Content, want.Content)
 	}
 	return run[0].Content
 }

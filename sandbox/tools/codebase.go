@@ -20,8 +20,8 @@ const (
 	maxFoundLines = 60       // lines of one part
 )
 
-// Search finds the parts of the workspace's files that answer a question, best first. A directory other than "", relative to the
-// workspace, narrows it. An error is of the infrastructure.
+// Search finds the parts of the workspace's files that answer a question, best first. A directory
+// other than "", relative to the workspace, narrows it. An error is of the infrastructure.
 type Search func(ctx context.Context, sb *sandbox.Sandbox, query, directory string) (Findings, error)
 
 // Findings are what a search found.
@@ -62,7 +62,8 @@ var codebaseSearch = decodedWork(func(ctx context.Context, w *work, a codebaseSe
 	if len(a.TargetDirectories) == 1 {
 		var ok bool
 		if directory, ok = relativePath(w.sb.Workdir(), a.TargetDirectories[0]); !ok {
-			return refusal("target_directories: %.200q is not a folder of the workspace; globs are not understood", a.TargetDirectories[0]), nil
+			return refusal("target_directories: %.200q is not a folder of the workspace; globs are not understood",
+				a.TargetDirectories[0]), nil
 		}
 	}
 	found, err := w.search(ctx, w.sb, query, directory)

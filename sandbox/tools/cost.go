@@ -5,16 +5,19 @@ import (
 	"strings"
 )
 
-// maxChecking bounds what checking arguments may cost: the schema's cost, times the arguments' bytes.
+// maxChecking bounds what checking arguments may cost: the schema's cost,
+// times the arguments' bytes.
 const maxChecking = 1 << 24
 
-// checkable reports whether arguments can be checked by a schema that a server wrote: one of a kilobyte may take hours.
+// checkable reports whether arguments can be checked by a schema that a server wrote: one of a
+// kilobyte may take hours.
 func checkable(schema map[string]any, arguments string) bool {
 	c := costs{root: schema, known: map[string]float64{}}
 	return c.cost(schema)*float64(len(arguments)+1) <= maxChecking
 }
 
-// costs weighs a schema as if every reference in it were written out; infinite is what refers to itself, or is not understood.
+// costs weighs a schema as if every reference in it were written out; infinite is what refers to
+// itself, or is not understood.
 type costs struct {
 	root  any
 	known map[string]float64 // by reference

@@ -23,9 +23,11 @@ func TestCheckable(t *testing.T) {
 		{`{"type":"object","properties":{"a":{"$ref":"#/$defs/x"},"b":{"$ref":"#/$defs/x"}},"$defs":{"x":{"type":"string"}}}`, 1 << 10, true},
 		{doubling, 10, false},
 		{`{"type":"object","properties":{"a":{"$ref":"#"}}}`, 10, false},
-		{`{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"allOf":[{"$ref":"#/$defs/x"}]}}}`, 10, false},
+		{`{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"$defs":{"x":{"allOf":[{"$ref":"#/$defs/x"}]}}}`, 10,
+			false},
 		{`{"type":"object","properties":{"a":{"$ref":"#name"}}}`, 10, false},
-		{`{"type":"object","properties":{"a":{"items":{"anyOf":[` + strings.Repeat(`{"type":"null"},`, 100) + `{}]}}}}`, 1 << 20, false},
+		{`{"type":"object","properties":{"a":{"items":{"anyOf":[` + strings.Repeat(`{"type":"null"},`, 100) + `{}]}}}}`,
+			1 << 20, false},
 	} {
 		var schema map[string]any
 		if err := json.Unmarshal([]byte(c.schema), &schema); err != nil {

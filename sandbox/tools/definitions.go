@@ -1,5 +1,6 @@
-// Package tools is the set of tools that an agent works with in a sandbox: what each is called, takes and answers, and its
-// execution. Nothing that a model writes is an error of Go: a call that makes no sense is answered by an observation that says why.
+// Package tools is the set of tools that an agent works with in a sandbox: what each is called,
+// takes and answers, and its execution. Nothing that a model writes is an error of Go: a call that
+// makes no sense is answered by an observation that says why.
 package tools
 
 import (
@@ -78,7 +79,8 @@ type OpenAIFunction struct {
 
 // OpenAI gives the form of chat endpoints.
 func (d Definition) OpenAI() OpenAI {
-	return OpenAI{Type: "function", Function: OpenAIFunction{Name: d.Name, Description: d.Description, Parameters: d.Parameters}}
+	return OpenAI{Type: "function", Function: OpenAIFunction{Name: d.Name, Description: d.Description,
+		Parameters: d.Parameters}}
 }
 
 // MCP is the form in which the Model Context Protocol lists a tool.
@@ -89,7 +91,8 @@ type MCP struct {
 	Annotations MCPAnnotations  `json:"annotations"`
 }
 
-// MCPAnnotations are hints at what a call does. OpenWorldHint is of tools that are not in the sandbox.
+// MCPAnnotations are hints at what a call does. OpenWorldHint is of tools
+// that are not in the sandbox.
 type MCPAnnotations struct {
 	ReadOnlyHint    bool `json:"readOnlyHint"`
 	DestructiveHint bool `json:"destructiveHint"`
@@ -101,6 +104,7 @@ type MCPAnnotations struct {
 func (d Definition) MCP() MCP {
 	return MCP{
 		Name: d.Name, Description: d.Description, InputSchema: d.Parameters,
-		Annotations: MCPAnnotations{ReadOnlyHint: d.ReadOnly, DestructiveHint: d.Destructive, IdempotentHint: d.Idempotent || d.ReadOnly, OpenWorldHint: d.Outside},
+		Annotations: MCPAnnotations{ReadOnlyHint: d.ReadOnly, DestructiveHint: d.Destructive,
+			IdempotentHint: d.Idempotent || d.ReadOnly, OpenWorldHint: d.Outside},
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
-// A task marks command lines that leave nothing outside of the workspace and whose answer follows from the workspace and the shell alone. What
-// the mark says is the task's to know; whether other commands came before, and whether the workspace is as it was, is looked at here.
+// A task marks command lines that leave nothing outside of the workspace and whose answer follows
+// from the workspace and the shell alone. What the mark says is the task's to know; whether other
+// commands came before, and whether the workspace is as it was, is looked at here.
 
 // RunsCommands reports whether a tool, by the Tool of its Key, runs command lines.
 func RunsCommands(key string) bool { return key == "run_terminal_cmd" || key == newShellEachTime }
@@ -24,8 +25,9 @@ func marked(t *tool, lines []string, call Call) (string, bool) {
 	return a.Command, refused == nil && !a.IsBackground && slices.Contains(lines, a.Command)
 }
 
-// Settled reports whether calls, in a workspace, were such that marked commands after them answer by the workspace and the shell alone: there
-// were no other commands, and nothing else that may have changed what is outside of the workspace.
+// Settled reports whether calls, in a workspace, were such that marked commands after them answer
+// by the workspace and the shell alone: there were no other commands, and nothing else that may
+// have changed what is outside of the workspace.
 func (s *Set) Settled(workdir string, lines []string, calls []Call) bool {
 	return !slices.ContainsFunc(s.repairCalls(calls), func(call Call) bool {
 		t := s.lookup(call.Name)
@@ -43,8 +45,10 @@ func (w *work) shell() string {
 	return string(state)
 }
 
-// watch runs a call and reports whether its answer is one to keep: where it has a key, and a command left workspace and shell as they were.
-func (w *work) watch(ctx context.Context, t *tool, key *Key, run func() (observation, error)) (seen observation, quiet bool, err error) {
+// watch runs a call and reports whether its answer is one to keep: where it has a key, and a
+// command left workspace and shell as they were.
+func (w *work) watch(ctx context.Context, t *tool, key *Key,
+	run func() (observation, error)) (seen observation, quiet bool, err error) {
 	if key == nil || t.ReadOnly {
 		seen, err = run()
 		return seen, key != nil, err
@@ -66,7 +70,8 @@ func (w *work) workspace(ctx context.Context) (sum [sha256.Size]byte, err error)
 	return sum, err
 }
 
-// remembered notes a call whose answer is known, or can be: the tree is what it was. A command may have changed times all the same.
+// remembered notes a call whose answer is known, or can be: the tree is what it was. A command may
+// have changed times all the same.
 func (w *work) remembered(t *tool) {
 	if !t.ReadOnly {
 		w.memory.effect = Anything

@@ -8,15 +8,16 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/tools"
 )
 
-// deterministic is what a task of these tests marks. That the one with /tmp/x is holds as long as only marked commands run.
+// deterministic is what a task of these tests marks. That the one with /tmp/x is holds as long as
+// only marked commands run.
 var deterministic = []string{"cat a b d/a /tmp/x", "cat a; ls", "echo 9 > a", "cd d", "rm -f b; false"}
 
 func command(line string) tools.Call {
 	return tools.Call{Name: "run_terminal_cmd", Arguments: fmt.Sprintf(`{"command":%q}`, line)}
 }
 
-// TestDeterministicCommands: in random rollouts, what the cache answers to a marked command is what that answers where it is run, whatever
-// other commands and file tools came before.
+// TestDeterministicCommands: in random rollouts, what the cache answers to a marked command is what
+// that answers where it is run, whatever other commands and file tools came before.
 func TestDeterministicCommands(t *testing.T) {
 	t.Parallel()
 	const kinds = "00000011122233333345" // what unsettles is rare
@@ -37,7 +38,8 @@ func TestDeterministicCommands(t *testing.T) {
 		}
 	}
 	first := newPlayer(t)
-	if _, results := first.run(t, s, k, []tools.Call{command("cat a; ls"), command("cat a; ls")}); results[0].Key == nil || results[1].Key == nil || *results[0].Key != *results[1].Key {
+	if _, results := first.run(t, s, k, []tools.Call{command("cat a; ls"),
+		command("cat a; ls")}); results[0].Key == nil || results[1].Key == nil || *results[0].Key != *results[1].Key {
 		t.Errorf("a command with which a rollout begins is not known to the next: %+v", results)
 	}
 	first.run(t, s, k, []tools.Call{command("cd d")})

@@ -49,7 +49,8 @@ func readFile(ctx context.Context, sb *sandbox.Sandbox, a readFileArguments) (ob
 	if a.Limit > 0 {
 		count = min(a.Limit, maxReadLines)
 	}
-	return observation{content: numbered(lines, from, min(from+count, len(lines)), a.Limit <= 0 || a.Limit > maxReadLines)}, nil
+	return observation{content: numbered(lines, from, min(from+count, len(lines)), a.Limit <= 0 ||
+		a.Limit > maxReadLines)}, nil
 }
 
 // numbered shows lines from (counted from 0) up to, as far as one answer goes.
@@ -72,7 +73,8 @@ func numbered(lines []string, from, to int, tellRest bool) string {
 	return out.String()
 }
 
-// fileRefusal says which file, and why not, in the model's words; what is not its doing stays an error.
+// fileRefusal says which file, and why not, in the model's words; what is not
+// its doing stays an error.
 func fileRefusal(action, name string, err error) (observation, error) {
 	if why := InsideFault(err); why != "" {
 		return refusal("%s %s: %s", action, name, why), nil
@@ -121,9 +123,11 @@ func searchReplace(ctx context.Context, sb *sandbox.Sandbox, a searchReplaceArgu
 	found := bytes.Count(data, []byte(*a.OldString))
 	switch {
 	case found == 0:
-		return refusal("old_string was not found in %s: 0 matches%s", a.FilePath, nearMiss(string(data), *a.OldString)), nil
+		return refusal("old_string was not found in %s: 0 matches%s", a.FilePath,
+			nearMiss(string(data), *a.OldString)), nil
 	case found > 1 && !a.ReplaceAll:
-		return refusal("old_string is not unique in %s: %d matches; give more of the lines around it, or set replace_all", a.FilePath, found), nil
+		return refusal("old_string is not unique in %s: %d matches; give more of the lines around it, or set replace_all",
+			a.FilePath, found), nil
 	}
 	if size := len(data) + found*(len(*a.NewString)-len(*a.OldString)); size > maxRead {
 		return refusal("%s would grow to %d bytes (limit %d)", a.FilePath, size, maxRead), nil
@@ -135,8 +139,9 @@ func searchReplace(ctx context.Context, sb *sandbox.Sandbox, a searchReplaceArgu
 	return observation{content: fmt.Sprintf("Edited %s: %d replaced.", a.FilePath, found)}, nil
 }
 
-// nearMiss says how a text that is not in a file differs from one that is, where that is white space at the ends or the
-// beginnings of lines alone; "" otherwise. Each look takes one pass over the file.
+// nearMiss says how a text that is not in a file differs from one that is, where that is
+// white space at the ends or the beginnings of lines alone; "" otherwise. Each look
+// takes one pass over the file.
 func nearMiss(file, text string) string {
 	for _, look := range []struct {
 		alike func(line string) string

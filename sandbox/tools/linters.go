@@ -57,7 +57,8 @@ func (l *lint) lines(dir, text string, severity func(prefix string) string) (fou
 			continue
 		}
 		found++
-		l.report(dir, m[2], Diagnostic{Message: m[5], Range: Range{Start: position(m[3], m[4])}, Severity: severity(m[1])})
+		l.report(dir, m[2], Diagnostic{Message: m[5], Range: Range{Start: position(m[3], m[4])},
+			Severity: severity(m[1])})
 	}
 	return found
 }
@@ -97,7 +98,8 @@ func (l *lint) hunks(difference string) {
 		case text[0] == ' ':
 			line++
 		default:
-			l.report("", name, Diagnostic{Message: "gofmt would format this differently", Range: Range{Start: Position{Line: line}}, Severity: severityInfo})
+			l.report("", name, Diagnostic{Message: "gofmt would format this differently",
+				Range: Range{Start: Position{Line: line}}, Severity: severityInfo})
 			line = 0 // one for each place
 		}
 	}
@@ -163,7 +165,8 @@ func shellcheck(ctx context.Context, l *lint, files []string) error {
 		l.allUnchecked(files, "shellcheck: "+firstLine(result.Stderr))
 		return nil
 	}
-	levels := map[string]string{"error": severityError, "warning": severityWarning, "info": severityInfo, "style": severityHint}
+	levels := map[string]string{"error": severityError, "warning": severityWarning,
+		"info": severityInfo, "style": severityHint}
 	for _, r := range remarks {
 		l.report("", r.File, Diagnostic{
 			Message: fmt.Sprintf("SC%d: %s", r.Code, r.Message), Severity: levels[r.Level],
@@ -187,7 +190,8 @@ func (l *lint) parseShell(ctx context.Context, files []string, missing string) e
 		}
 		l.unchecked(name, missing+": only its syntax was checked, by bash")
 		if m := shellSyntax.FindStringSubmatch(firstLine(result.Stderr)); m != nil && result.ExitCode != 0 {
-			l.report("", name, Diagnostic{Message: m[2], Range: Range{Start: position(m[1], "")}, Severity: severityError})
+			l.report("", name, Diagnostic{Message: m[2], Range: Range{Start: position(m[1], "")},
+				Severity: severityError})
 		}
 	}
 	return nil
@@ -195,7 +199,8 @@ func (l *lint) parseShell(ctx context.Context, files []string, missing string) e
 
 // ruff checks Python; where it is missing, Python at least compiles the files.
 func ruff(ctx context.Context, l *lint, files []string) error {
-	result, reason, err := l.program(ctx, "", append([]string{"ruff", "check", "--no-cache", "--output-format", "json"}, fromHere(files)...)...)
+	result, reason, err := l.program(ctx, "", append([]string{"ruff", "check", "--no-cache", "--output-format", "json"},
+		fromHere(files)...)...)
 	if err != nil {
 		return err
 	}
@@ -224,7 +229,8 @@ func ruff(ctx context.Context, l *lint, files []string) error {
 	return nil
 }
 
-// compiled writes a line of JSON for each file that Python does not take. Nothing is written to the workspace, as py_compile would.
+// compiled writes a line of JSON for each file that Python does not take. Nothing is written to the
+// workspace, as py_compile would.
 const compiled = `import json, sys
 for name in sys.argv[1:]:
     try:
@@ -235,7 +241,8 @@ for name in sys.argv[1:]:
 `
 
 func (l *lint) compilePython(ctx context.Context, files []string, missing string) error {
-	result, reason, err := l.program(ctx, "", append([]string{"python3", "-I", "-W", "ignore", "-c", compiled}, fromHere(files)...)...)
+	result, reason, err := l.program(ctx, "", append([]string{"python3", "-I", "-W", "ignore", "-c", compiled},
+		fromHere(files)...)...)
 	switch {
 	case err != nil:
 		return err
@@ -253,7 +260,8 @@ func (l *lint) compilePython(ctx context.Context, files []string, missing string
 			Line, Column  int
 		}
 		if json.Unmarshal([]byte(line), &remark) == nil {
-			l.report("", remark.File, Diagnostic{Message: remark.Message, Range: Range{Start: Position{remark.Line, remark.Column}}, Severity: severityError})
+			l.report("", remark.File, Diagnostic{Message: remark.Message,
+				Range: Range{Start: Position{remark.Line, remark.Column}}, Severity: severityError})
 		}
 	}
 	return nil
@@ -262,7 +270,8 @@ func (l *lint) compilePython(ctx context.Context, files []string, missing string
 // typeScript is file(line,column): error TS1005: message.
 var typeScript = regexp.MustCompile(`^(\S.*)\((\d+),(\d+)\): (error|warning) (TS\d+: .*)$`)
 
-// tsc checks the whole project where there is one, with the compiler that the project has brought, if it has.
+// tsc checks the whole project where there is one, with the compiler that the
+// project has brought, if it has.
 func tsc(ctx context.Context, l *lint, files []string) error {
 	arguments := []string{"--noEmit", "--pretty", "false"}
 	if _, err := l.sb.Stat(ctx, "tsconfig.json"); err != nil {
@@ -311,7 +320,8 @@ func nodeCheck(ctx context.Context, l *lint, files []string) error {
 			l.unchecked(name, reason)
 			continue
 		}
-		place, message := nodePlace.FindStringSubmatch(string(result.Stderr)), nodeError.FindStringSubmatch(string(result.Stderr))
+		place, message := nodePlace.FindStringSubmatch(string(result.Stderr)),
+			nodeError.FindStringSubmatch(string(result.Stderr))
 		if result.ExitCode == 0 {
 			continue
 		}
@@ -319,7 +329,8 @@ func nodeCheck(ctx context.Context, l *lint, files []string) error {
 			l.unchecked(name, "node: "+firstLine(result.Stderr))
 			continue
 		}
-		l.report("", name, Diagnostic{Message: message[1], Range: Range{Start: position(place[2], "")}, Severity: severityError})
+		l.report("", name, Diagnostic{Message: message[1], Range: Range{Start: position(place[2], "")},
+			Severity: severityError})
 	}
 	return nil
 }

@@ -91,7 +91,8 @@ func readLints(ctx context.Context, sb *sandbox.Sandbox, a readLintsArguments) (
 		return refused, err
 	}
 	for _, kind := range linters {
-		files := slices.DeleteFunc(slices.Clone(l.files), func(name string) bool { return !slices.Contains(kind.extensions, path.Ext(name)) })
+		files := slices.DeleteFunc(slices.Clone(l.files),
+			func(name string) bool { return !slices.Contains(kind.extensions, path.Ext(name)) })
 		if len(files) == 0 {
 			continue
 		}
@@ -193,8 +194,10 @@ func (l *lint) report(dir, name string, d Diagnostic) {
 // exitNotFound is how a program ends that is not there.
 const exitNotFound = 127
 
-// program runs a linter in a folder of the workspace. Where it is missing, or has no time, reason says so.
-func (l *lint) program(ctx context.Context, dir string, argv ...string) (result sandbox.Result, reason string, err error) {
+// program runs a linter in a folder of the workspace. Where it is missing, or has
+// no time, reason says so.
+func (l *lint) program(ctx context.Context, dir string,
+	argv ...string) (result sandbox.Result, reason string, err error) {
 	left := time.Until(l.deadline)
 	if left < time.Second {
 		l.hurried = true

@@ -16,7 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
-// Each of these linters says what the real one said of such a file, in its version of November 2026.
+// Each of these linters says what the real one said of such a file, in its
+// version of November 2026.
 var linters = map[string]string{
 	"bin/shellcheck": `#!/bin/sh
 cat <<'E'
@@ -48,7 +49,8 @@ exit 1
 }
 
 var faulty = map[string]string{
-	"b.sh": "#!/bin/sh\necho $bar\nif [ -z $foo ; then\n", "a.py": "import os\ndef f(:\n", "web/a.ts": "const x = 1;\nfoo(", "a.js": "function (\n", "notes.txt": "x",
+	"b.sh": "#!/bin/sh\necho $bar\nif [ -z $foo ; then\n", "a.py": "import os\ndef f(:\n",
+	"web/a.ts": "const x = 1;\nfoo(", "a.js": "function (\n", "notes.txt": "x",
 }
 
 func lints(t *testing.T, sb *sandbox.Sandbox, arguments string) (l tools.Lints) {
@@ -78,7 +80,8 @@ func lintSandbox(t *testing.T, spec sandbox.Spec, files ...map[string]string) *s
 	return sb
 }
 
-// TestReadLints: what each linter says comes out in one form; of files that nobody asked for nothing is said.
+// TestReadLints: what each linter says comes out in one form; of files that nobody
+// asked for nothing is said.
 func TestReadLints(t *testing.T) {
 	t.Parallel()
 	sb := lintSandbox(t, sandbox.Spec{Env: map[string]string{"PATH": "/app/bin:/usr/bin:/bin"}}, linters, faulty)
@@ -114,7 +117,8 @@ func TestReadLints(t *testing.T) {
 func TestMissingLinters(t *testing.T) {
 	t.Parallel()
 	sb := lintSandbox(t, sandbox.Spec{Env: map[string]string{"PATH": "/app/bin"}}, faulty, map[string]string{
-		"good.sh": "echo", "a.go": "package a\n", "bin/bash": "#!/bin/bash\nexec /bin/bash \"$@\"\n", "bin/shellcheck": "#!/bin/sh\necho damaged >&2; echo '[{'\n",
+		"good.sh": "echo", "a.go": "package a\n", "bin/bash": "#!/bin/bash\nexec /bin/bash \"$@\"\n",
+		"bin/shellcheck": "#!/bin/sh\necho damaged >&2; echo '[{'\n",
 	})
 	for arguments, want := range map[string]string{
 		`{"paths":["a.go"]}`:    "a.go: gofmt is not installed here, a.go: go is not installed here",
@@ -133,7 +137,8 @@ func TestMissingLinters(t *testing.T) {
 		t.Fatal(err)
 	}
 	const byBash = ": shellcheck is not installed here: only its syntax was checked, by bash"
-	if got, want := flat(lints(t, sb, `{"paths":["b.sh","good.sh"]}`)), "b.sh 4:0 ERROR syntax error: unexpected end of file, b.sh"+byBash+", good.sh"+byBash; got != want {
+	if got, want := flat(lints(t, sb, `{"paths":["b.sh","good.sh"]}`)),
+		"b.sh 4:0 ERROR syntax error: unexpected end of file, b.sh"+byBash+", good.sh"+byBash; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -144,9 +149,11 @@ func TestGoLints(t *testing.T) {
 	root := build.Default.GOROOT
 	sb := lintSandbox(t, sandbox.Spec{
 		Mounts: []sandbox.Mount{{Source: root, Target: root}},
-		Env:    map[string]string{"PATH": root + "/bin:/usr/bin:/bin", "GOROOT": root, "GOCACHE": "/tmp/go", "GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": "-buildvcs=false"},
+		Env: map[string]string{"PATH": root + "/bin:/usr/bin:/bin", "GOROOT": root, "GOCACHE": "/tmp/go",
+			"GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": "-buildvcs=false"},
 	}, map[string]string{
-		"go.mod": "module m\n\ngo 1.22\n", "good.go": "package m\n", "self/a.go": "package self\n\nfunc F(x int) int {\n\tx = x\n\treturn  x\n}\n",
+		"go.mod": "module m\n\ngo 1.22\n", "good.go": "package m\n",
+		"self/a.go":   "package self\n\nfunc F(x int) int {\n\tx = x\n\treturn  x\n}\n",
 		"broken/b.go": "package broken\n\nfunc G() {\n", "undefined/c.go": "package undefined\n\nvar X = y\n",
 	})
 	if got := flat(lints(t, sb, `{"paths":["good.go"]}`)); got != "" {
@@ -154,7 +161,8 @@ func TestGoLints(t *testing.T) {
 	}
 	got := flat(lints(t, sb, `{}`))
 	for _, want := range []string{
-		"self/a.go 4:2 WARNING self-assignment of x", "self/a.go 5:0 INFORMATION gofmt would", "broken/b.go 3:12 ERROR expected '}', found 'EOF', self/", "undefined/c.go 3:9 ERROR undefined: y",
+		"self/a.go 4:2 WARNING self-assignment of x", "self/a.go 5:0 INFORMATION gofmt would",
+		"broken/b.go 3:12 ERROR expected '}', found 'EOF', self/", "undefined/c.go 3:9 ERROR undefined: y",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %s", want, got)
@@ -175,10 +183,12 @@ func TestPythonWithoutRuff(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	sb := lintSandbox(t, sandbox.Spec{Env: map[string]string{"PATH": "/app/bin"}}, faulty, map[string]string{"bin/python3": "#!/bin/sh\nexec " + python + " \"$@\"\n", "good.py": "x = 1\n"})
+	sb := lintSandbox(t, sandbox.Spec{Env: map[string]string{"PATH": "/app/bin"}}, faulty,
+		map[string]string{"bin/python3": "#!/bin/sh\nexec " + python + " \"$@\"\n", "good.py": "x = 1\n"})
 	const byPython = ": ruff is not installed here: only the syntax was checked, by python3"
 	got := flat(lints(t, sb, `{"paths":["a.py","good.py"]}`))
-	if !strings.HasPrefix(got, "a.py 2:7 ERROR invalid syntax, ") || !strings.HasSuffix(got, "a.py"+byPython+", good.py"+byPython) {
+	if !strings.HasPrefix(got, "a.py 2:7 ERROR invalid syntax, ") ||
+		!strings.HasSuffix(got, "a.py"+byPython+", good.py"+byPython) {
 		t.Error(got)
 	}
 	if entries, _, err := sb.List(t.Context(), "."); err != nil || slices.Contains(entries, "__pycache__/") {
@@ -192,7 +202,8 @@ func flat(l tools.Lints) string {
 	for _, f := range l.Files {
 		for _, d := range f.Errors {
 			p := d.Range.Start
-			all = append(all, strings.Join([]string{f.Path, strconv.Itoa(p.Line) + ":" + strconv.Itoa(p.Column), strings.TrimPrefix(d.Severity, "DIAGNOSTIC_SEVERITY_"), d.Message}, " "))
+			all = append(all, strings.Join([]string{f.Path, strconv.Itoa(p.Line) + ":" + strconv.Itoa(p.Column),
+				strings.TrimPrefix(d.Severity, "DIAGNOSTIC_SEVERITY_"), d.Message}, " "))
 		}
 	}
 	slices.Sort(all)

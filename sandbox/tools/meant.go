@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Parsers of some engines write every argument as a text, or the whole object as one. What a call means is read
-// with the schema that the model was shown: what can mean one thing only becomes that, and anything else is refused
-// in the schema's words.
+// Parsers of some engines write every argument as a text, or the whole object as one. What a call
+// means is read with the schema that the model was shown: what can mean one thing only becomes
+// that, and anything else is refused in the schema's words.
 
 const (
 	maxQuoted     = 3  // texts around an object of arguments
@@ -34,8 +34,8 @@ func (s *Set) repairCalls(calls []Call) []Call {
 	return calls
 }
 
-// repair gives arguments as the schema has them, or why they are none of the tool's. What is no JSON, and what a
-// schema of a run's own takes too long for, stays as it is.
+// repair gives arguments as the schema has them, or why they are none of the tool's. What is no
+// JSON, and what a schema of a run's own takes too long for, stays as it is.
 func (t *tool) repair(arguments string) (fitting, refused string) {
 	if t.key == "" && !checkable(t.schema, arguments) {
 		return arguments, ""
@@ -72,7 +72,8 @@ func (t *tool) repair(arguments string) (fitting, refused string) {
 	return strings.TrimSuffix(out.String(), "\n"), ""
 }
 
-// givenTwice is the first argument that an object has twice, "" for none. Decoders take the last of them, whatever the model meant.
+// givenTwice is the first argument that an object has twice, "" for none. Decoders take the last of
+// them, whatever the model meant.
 func givenTwice(arguments string) string {
 	decoder := json.NewDecoder(strings.NewReader(orEmpty(arguments)))
 	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
@@ -194,7 +195,8 @@ func (f *fit) resolved(schema any) (map[string]any, bool) {
 	return nil, false
 }
 
-// either takes what fits one of several schemas as it is, else what all of those that it can be made to fit make of it.
+// either takes what fits one of several schemas as it is, else what all of those that it can
+// be made to fit make of it.
 func (f *fit) either(options []any, v any, at string) any {
 	var made []any
 	var changes bool
@@ -210,7 +212,8 @@ func (f *fit) either(options []any, v any, at string) any {
 		made, changes = append(made, got), true
 	}
 	if !changes || slices.ContainsFunc(made, func(other any) bool { return encoded(other) != encoded(made[0]) }) {
-		f.wrong = append(f.wrong, fmt.Sprintf("%s must be %s, got %s", called(at), f.alternatives(options), valueText(v)))
+		f.wrong = append(f.wrong, fmt.Sprintf("%s must be %s, got %s", called(at),
+			f.alternatives(options), valueText(v)))
 		return v
 	}
 	f.changed = true
@@ -368,7 +371,8 @@ func (f *fit) object(s map[string]any, given map[string]any, at string) map[stri
 		try := fit{root: f.root}
 		value := try.value(schema, given[name], within)
 		optional := !slices.Contains(listOf(s["required"]), any(name))
-		if odd := len(try.wrong) > 0; given[name] == nil && odd || isNull(given[name]) && optional && (odd || try.changed) {
+		if odd := len(try.wrong) > 0; given[name] == nil && odd ||
+			isNull(given[name]) && optional && (odd || try.changed) {
 			delete(given, name)
 			f.changed = true
 			continue

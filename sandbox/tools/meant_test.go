@@ -10,8 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
-// TestMeant: arguments become what the schema lets them mean, or are refused in its words. A case without either stays
-// as it was written.
+// TestMeant: arguments become what the schema lets them mean, or are refused in its words. A case
+// without either stays as it was written.
 func TestMeant(t *testing.T) {
 	text, err := os.ReadFile("testdata/arguments.json")
 	if err != nil {
@@ -55,7 +55,8 @@ func TestMeant(t *testing.T) {
 	}
 }
 
-// TestMeantKeepsText: what is quoted inside stays letter for letter, also where another argument is mended.
+// TestMeantKeepsText: what is quoted inside stays letter for letter, also where
+// another argument is mended.
 func TestMeantKeepsText(t *testing.T) {
 	set, err := NewSet(toolset.Settings{})
 	if err != nil {
@@ -63,22 +64,27 @@ func TestMeantKeepsText(t *testing.T) {
 	}
 	contents := "<a href=\"x\">\u2028&\x00\r\n\t{\"n\": 1.0}"
 	quoted, _ := json.Marshal(contents)
-	calls := set.repairCalls([]Call{{Name: "search_replace", Arguments: `{"file_path":"a","old_string":"b","new_string":` + string(quoted) + `,"replace_all":"true"}`}})
+	calls := set.repairCalls([]Call{{Name: "search_replace",
+		Arguments: `{"file_path":"a","old_string":"b","new_string":` + string(quoted) + `,"replace_all":"true"}`}})
 	var a searchReplaceArguments
 	if err := json.Unmarshal([]byte(calls[0].Arguments), &a); err != nil || *a.NewString != contents || !a.ReplaceAll {
 		t.Errorf("%s %v", calls[0].Arguments, err)
 	}
 }
 
-// TestMeantIsBounded: a schema that is deep, wide or refers to itself costs no more than it has bytes.
+// TestMeantIsBounded: a schema that is deep, wide or refers to itself costs
+// no more than it has bytes.
 func TestMeantIsBounded(t *testing.T) {
 	deep := map[string]any{"type": "integer"}
 	for range 300 {
-		deep = map[string]any{"type": "array", "items": map[string]any{"anyOf": []any{deep, map[string]any{"type": "null"}}}}
+		deep = map[string]any{"type": "array", "items": map[string]any{"anyOf": []any{deep,
+			map[string]any{"type": "null"}}}}
 	}
 	for _, schema := range map[string]map[string]any{
-		"deep":   {"type": "object", "properties": map[string]any{"a": deep}},
-		"itself": {"type": "object", "properties": map[string]any{"a": map[string]any{"anyOf": []any{map[string]any{"$ref": "#/properties/a"}}}}},
+		"deep": {"type": "object", "properties": map[string]any{"a": deep}},
+		"itself": {"type": "object",
+			"properties": map[string]any{"a": map[string]any{
+				"anyOf": []any{map[string]any{"$ref": "#/properties/a"}}}}},
 		"circle": {"type": "object", "properties": map[string]any{"a": map[string]any{"$ref": "#/properties/a"}}},
 	} {
 		of := tool{schema: schema}
@@ -87,7 +93,8 @@ func TestMeantIsBounded(t *testing.T) {
 		}
 	}
 	long := `{"a":"` + strings.Repeat("é", 1000) + `"}`
-	of := tool{schema: map[string]any{"type": "object", "properties": map[string]any{"a": map[string]any{"type": "integer"}}}}
+	of := tool{schema: map[string]any{"type": "object",
+		"properties": map[string]any{"a": map[string]any{"type": "integer"}}}}
 	if _, refused := of.repair(long); len(refused) > 200 || !strings.HasSuffix(refused, `é…"`) {
 		t.Errorf("%q", refused)
 	}

@@ -28,7 +28,8 @@ const (
 	maxParallel = 8
 )
 
-// Call is one tool call of a model. Arguments is the JSON text exactly as the model wrote it, which may be malformed.
+// Call is one tool call of a model. Arguments is the JSON text exactly as the model wrote
+// it, which may be malformed.
 type Call struct {
 	ID, Name, Arguments string
 
@@ -41,10 +42,12 @@ type Result struct {
 	Error                 bool // the call could not be done; Content says why
 	ExitCode              *int // of run_terminal_cmd
 	DroppedBytes          int64
-	// StartedAt and Duration are of the tool's own work. What was waited for is not in them: a look into the cache, an index that was made, a server that was started, a processor.
+	// StartedAt and Duration are of the tool's own work. What was waited for is not in them: a look
+	// into the cache, an index that was made, a server that was started, a processor.
 	StartedAt time.Time
 	Duration  time.Duration
-	// Cache is one of toolset.CacheHit and so on, "" where nothing was looked up; Original is how long a hit took when it was run.
+	// Cache is one of toolset.CacheHit and so on, "" where nothing was looked up; Original is how
+	// long a hit took when it was run.
 	Cache    string
 	Original time.Duration
 	// Key is set of a miss whose answer may be kept.
@@ -77,7 +80,8 @@ type Work struct {
 	State *toolset.State
 	// Known answers calls that were made before; nil runs all of them.
 	Known *Cache
-	// Left is how long the calls may run, in all: behind it none is begun any more. nil is no limit.
+	// Left is how long the calls may run, in all: behind it none is begun
+	// any more. nil is no limit.
 	Left *time.Duration
 }
 
@@ -101,7 +105,8 @@ func decoded[T any](run func(context.Context, *sandbox.Sandbox, T) (observation,
 	return decodedWork(func(ctx context.Context, w *work, a T) (observation, error) { return run(ctx, w.sb, a) })
 }
 
-// decodedWork is decoded for a tool that wants more than the sandbox. Unknown arguments are refused, as they were meant to do something.
+// decodedWork is decoded for a tool that wants more than the sandbox. Unknown arguments are
+// refused, as they were meant to do something.
 func decodedWork[T any](run func(context.Context, *work, T) (observation, error)) runner {
 	return func(ctx context.Context, w *work, arguments string) (observation, error) {
 		parsed, refused := parse[T](arguments)
@@ -136,10 +141,12 @@ func orEmpty(arguments string) string {
 	return arguments
 }
 
-// Run runs the calls of one turn: read-only ones that follow one another at the same time, the others alone and in order. Results
-// are in the order of the calls. An error is of the infrastructure, and results and state are then void.
+// Run runs the calls of one turn: read-only ones that follow one another at the same time, the
+// others alone and in order. Results are in the order of the calls. An error is of the
+// infrastructure, and results and state are then void.
 func (s *Set) Run(ctx context.Context, shared Work, calls []Call) ([]Result, error) {
-	w := &work{sb: shared.Sandbox, search: shared.Search, servers: shared.Servers, state: shared.State, memory: newMemory(shared.Known), left: shared.Left, wall: s.wall}
+	w := &work{sb: shared.Sandbox, search: shared.Search, servers: shared.Servers, state: shared.State,
+		memory: newMemory(shared.Known), left: shared.Left, wall: s.wall}
 	calls, results := s.repairCalls(calls), make([]Result, len(calls))
 	for start := 0; start < len(calls); {
 		end := start + 1
@@ -211,8 +218,9 @@ func (s *Set) one(ctx context.Context, w *work, call Call, index int) (Result, e
 	}
 	content, dropped := Bounded(seen.content)
 	return Result{
-		CallID: call.ID, Name: call.Name, Content: content, Error: seen.failed, ExitCode: seen.exitCode, DroppedBytes: seen.dropped + dropped,
-		StartedAt: begin.Add(seen.waited), Duration: took, Cache: status, Key: key,
+		CallID: call.ID, Name: call.Name, Content: content, Error: seen.failed, ExitCode: seen.exitCode,
+		DroppedBytes: seen.dropped + dropped,
+		StartedAt:    begin.Add(seen.waited), Duration: took, Cache: status, Key: key,
 	}, nil
 }
 
@@ -239,7 +247,8 @@ func (s *Set) execute(ctx context.Context, w *work, t *tool, call Call, index in
 	return observation{}, err
 }
 
-// InsideFault reports whether an error is the doing of what runs in the sandbox, and says it in the model's words.
+// InsideFault reports whether an error is the doing of what runs in the sandbox, and says
+// it in the model's words.
 func InsideFault(err error) string {
 	var errno syscall.Errno
 	switch {
@@ -255,7 +264,8 @@ func InsideFault(err error) string {
 	return ""
 }
 
-// Bounded makes an observation text, and cuts what is too much out of its middle; a line there says how much, in bytes.
+// Bounded makes an observation text, and cuts what is too much out of its middle; a line there
+// says how much, in bytes.
 func Bounded(content string) (text string, dropped int64) {
 	content = strings.ToValidUTF8(content, "\uFFFD")
 	if len(content) <= MaxContent {

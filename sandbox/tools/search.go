@@ -30,8 +30,10 @@ func grep(ctx context.Context, sb *sandbox.Sandbox, a grepArguments) (observatio
 		return refusal("pattern is missing"), nil
 	}
 	query := sandbox.Grep{
-		Pattern: a.Pattern, Glob: a.Glob, Mode: a.OutputMode, Type: a.Type, IgnoreCase: a.IgnoreCase, Multiline: a.Multiline,
-		Before: max(a.Before, a.Context), After: max(a.After, a.Context), HeadLimit: a.HeadLimit, Label: label(sb.Workdir(), a.Path),
+		Pattern: a.Pattern, Glob: a.Glob, Mode: a.OutputMode, Type: a.Type,
+		IgnoreCase: a.IgnoreCase, Multiline: a.Multiline,
+		Before: max(a.Before, a.Context), After: max(a.After, a.Context), HeadLimit: a.HeadLimit,
+		Label: label(sb.Workdir(), a.Path),
 	}
 	out, err := sb.Grep(ctx, a.Path, query)
 	if errors.Is(err, sandbox.ErrInvalid) {
@@ -43,7 +45,8 @@ func grep(ctx context.Context, sb *sandbox.Sandbox, a grepArguments) (observatio
 	if len(out) == 0 {
 		return observation{content: "No matches."}, nil
 	}
-	return observation{content: string(out), hurried: bytes.HasSuffix(out, []byte("the time for one search is over]\n"))}, nil
+	return observation{content: string(out), hurried: bytes.HasSuffix(out,
+		[]byte("the time for one search is over]\n"))}, nil
 }
 
 // maxFound bounds the paths that one search for files shows.
@@ -79,7 +82,8 @@ func globFileSearch(ctx context.Context, sb *sandbox.Sandbox, a globArguments) (
 	return observation{content: out.String()}, nil
 }
 
-// label is how the searched path is called in the answer: relative to the workspace where it is in it.
+// label is how the searched path is called in the answer: relative to the
+// workspace where it is in it.
 func label(workdir, searched string) string {
 	clean := path.Clean(searched)
 	if relative, inside := strings.CutPrefix(clean, workdir+"/"); inside {

@@ -94,7 +94,8 @@ func (s *Set) readOnly(call Call) bool {
 	return t == nil || t.ReadOnly
 }
 
-// IsRemote reports whether a call is done outside of the sandbox: it leaves nothing in it, and done again it may answer anything.
+// IsRemote reports whether a call is done outside of the sandbox: it leaves nothing in it, and done
+// again it may answer anything.
 func (s *Set) IsRemote(call Call) bool {
 	t := s.lookup(call.Name)
 	return t != nil && t.Outside

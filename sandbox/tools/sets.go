@@ -11,10 +11,12 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/toolset"
 )
 
-// rememberedSets bounds the sets that a process keeps: the runs that it works on at once, and some whose schemas are large.
+// rememberedSets bounds the sets that a process keeps: the runs that it works on at once, and some
+// whose schemas are large.
 const rememberedSets = 64
 
-// Sets makes the tools of the same settings once, not for every turn: schemas of arguments are parsed and compiled. It may be used by many at once.
+// Sets makes the tools of the same settings once, not for every turn: schemas of arguments are
+// parsed and compiled. It may be used by many at once.
 type Sets struct {
 	mu      sync.Mutex
 	compile func(toolset.Settings) (*Set, error)

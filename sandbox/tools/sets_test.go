@@ -23,7 +23,8 @@ func counting() (sets *Sets, compiled *int) {
 func withTool(name string) toolset.Settings {
 	return toolset.Settings{Tools: toolset.Tooling{Add: []toolset.Added{{
 		Name: name, Description: "Says hello.", Command: []string{"/bin/hello"},
-		Parameters: map[string]any{"type": "object", "properties": map[string]any{"to": map[string]any{"type": "string"}}},
+		Parameters: map[string]any{"type": "object",
+			"properties": map[string]any{"to": map[string]any{"type": "string"}}},
 	}}}}
 }
 
@@ -53,7 +54,8 @@ func TestSetsAreCompiledOnce(t *testing.T) {
 	}
 }
 
-// refused calls an added tool with arguments that its schema refuses, so that the schema is compiled and nothing is run.
+// refused calls an added tool with arguments that its schema refuses, so that the schema is
+// compiled and nothing is run.
 func refused(t *testing.T, set *Set, name string) bool {
 	o, err := set.lookup(name).run(t.Context(), nil, `{"to":1}`)
 	if err != nil {

@@ -24,9 +24,11 @@ func terminalOf(t *testing.T, settings toolset.Settings) tools.Definition {
 	return all[slices.IndexFunc(all, func(d tools.Definition) bool { return d.Name == "run_terminal_cmd" })]
 }
 
-// TestCommandTimeout holds commands to the run's limit where the sandbox's own would let them go on, and the other way round.
+// TestCommandTimeout holds commands to the run's limit where the sandbox's own would let them go
+// on, and the other way round.
 func TestCommandTimeout(t *testing.T) {
-	short, long := sandboxtest.New(t, sandbox.Spec{Limits: sandbox.Limits{Wall: time.Millisecond}}), sandboxtest.New(t, sandbox.Spec{})
+	short, long := sandboxtest.New(t, sandbox.Spec{Limits: sandbox.Limits{Wall: time.Millisecond}}),
+		sandboxtest.New(t, sandbox.Spec{})
 	for _, name := range []string{toolset.Basic, toolset.Composer} {
 		tooling := toolset.Tooling{Set: name, CommandTimeout: wording.Duration(200 * time.Millisecond)}
 		r := callWith(t, set(t, tooling), long, &toolset.State{}, "run_terminal_cmd", `{"command":"sleep 100"}`)
@@ -34,7 +36,8 @@ func TestCommandTimeout(t *testing.T) {
 			t.Errorf("%s: %q", name, r.Content)
 		}
 		tooling.CommandTimeout = wording.Duration(10 * time.Minute)
-		r = callWith(t, set(t, tooling), short, &toolset.State{}, "run_terminal_cmd", `{"command":"sleep 0.1; echo done"}`)
+		r = callWith(t, set(t, tooling), short, &toolset.State{}, "run_terminal_cmd",
+			`{"command":"sleep 0.1; echo done"}`)
 		if !strings.HasPrefix(r.Content, "done\n") {
 			t.Errorf("%s: %q", name, r.Content)
 		}
@@ -44,14 +47,16 @@ func TestCommandTimeout(t *testing.T) {
 	}
 }
 
-// TestModelKnowsItsNetwork describes commands as they were where a run has no network, and says what they reach where it has one.
+// TestModelKnowsItsNetwork describes commands as they were where a run has no network, and says
+// what they reach where it has one.
 func TestModelKnowsItsNetwork(t *testing.T) {
 	for _, name := range []string{toolset.Basic, toolset.Composer} {
 		settings := toolset.Settings{Tools: toolset.Tooling{Set: name}}
 		before := terminalOf(t, settings).Description
 		settings.Network = []string{"pypi", "example.org"}
 		after := terminalOf(t, settings).Description
-		if !strings.Contains(before, "without a terminal, network or input") || strings.Contains(after, ", network or") || !strings.HasSuffix(after, ": pypi, example.org.") {
+		if !strings.Contains(before, "without a terminal, network or input") ||
+			strings.Contains(after, ", network or") || !strings.HasSuffix(after, ": pypi, example.org.") {
 			t.Errorf("%s: %q, then %q", name, before, after)
 		}
 	}

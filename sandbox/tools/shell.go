@@ -18,13 +18,16 @@ import (
 const (
 	maxShellEnv = 16 << 10 // bytes of the variables that a shell leaves to the next
 	maxShellDir = 4 << 10
-	// leftBehind takes what a shell leaves. It is the agent's own to damage: what makes no sense counts as nothing left.
+	// leftBehind takes what a shell leaves. It is the agent's own to damage: what makes no
+	// sense counts as nothing left.
 	leftBehind = "/tmp/.rondo-shell"
 )
 
-// A command goes on where the last one left off with these three texts. The first finds bash, or another shell, without PATH, which may
-// be the agent's. The second gets the command, the folder in which it begins, OLDPWD, what to do at the end, and the variables that are
-// not to be set; it is one line, so that the shell counts a command's lines from 1. The third leaves folder and exported variables behind.
+// A command goes on where the last one left off with these three texts. The first finds bash, or
+// another shell, without PATH, which may be the agent's. The second gets the command, the folder
+// in which it begins, OLDPWD, what to do at the end, and the variables that are not to be set; it
+// is one line, so that the shell counts a command's lines from 1. The third leaves folder and
+// exported variables behind.
 const (
 	anyShell = `for shell in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh; do [ -x "$shell" ] && break; done; exec "$shell" -c "$0" "${shell##*/}" "$@"`
 	goOn     = `rondo_command=$1; cd -- "$2" 2>/dev/null || echo "the folder $2 of the last command is gone: this one begins in $PWD" >&2; ` +
@@ -48,8 +51,10 @@ func continueShell(ctx context.Context, w *work, a terminalArguments) (observati
 	if a.IsBackground {
 		atEnd = ""
 	}
-	argv := append([]string{"/bin/sh", "-c", anyShell, goOn, a.Command, before.Dir, before.Env["OLDPWD"], atEnd}, before.Unset...)
-	seen, err := runCommand(ctx, w, sandbox.Command{Argv: argv, Env: before.Env, Background: a.IsBackground, Wall: w.wall})
+	argv := append([]string{"/bin/sh", "-c", anyShell, goOn, a.Command, before.Dir, before.Env["OLDPWD"], atEnd},
+		before.Unset...)
+	seen, err := runCommand(ctx, w, sandbox.Command{Argv: argv, Env: before.Env,
+		Background: a.IsBackground, Wall: w.wall})
 	if err != nil || a.IsBackground {
 		return seen, err
 	}
@@ -65,7 +70,8 @@ func continueShell(ctx context.Context, w *work, a terminalArguments) (observati
 	return seen, nil
 }
 
-// leftShell reads what the last shell left; nil is nothing, as of one that was killed, and why says what could not be kept.
+// leftShell reads what the last shell left; nil is nothing, as of one that was killed, and why
+// says what could not be kept.
 func leftShell(ctx context.Context, sb *sandbox.Sandbox) (left *toolset.Shell, why string, err error) {
 	data, err := readLeft(ctx, sb)
 	removed := sb.Remove(ctx, leftBehind)
@@ -89,7 +95,8 @@ func leftShell(ctx context.Context, sb *sandbox.Sandbox) (left *toolset.Shell, w
 		size += len(name) + len(value)
 	}
 	if size > maxShellEnv {
-		return nil, fmt.Sprintf("the shell's folder and variables of %d bytes are not kept (limit %d)", size, maxShellEnv), nil
+		return nil, fmt.Sprintf("the shell's folder and variables of %d bytes are not kept (limit %d)", size,
+			maxShellEnv), nil
 	}
 	return left, "", nil
 }
@@ -116,7 +123,8 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // ofEachShell are variables that a shell sets anew.
 var ofEachShell = []string{"PWD", "SHLVL", "_"}
 
-// parseShell reads a folder and variables, each ended by a zero byte, and keeps what differs from those of the sandbox; nil is no state.
+// parseShell reads a folder and variables, each ended by a zero byte, and keeps what differs from
+// those of the sandbox; nil is no state.
 func parseShell(data []byte, workdir string, base map[string]string) *toolset.Shell {
 	fields := strings.Split(strings.ToValidUTF8(string(bytes.TrimSuffix(data, []byte{0})), "\uFFFD"), "\x00")
 	if !path.IsAbs(fields[0]) || len(fields[0]) > maxShellDir {

@@ -28,7 +28,8 @@ const (
 
 // object is the schema of an object with these properties and no others.
 func object(properties, required string) json.RawMessage {
-	return json.RawMessage(`{"type":"object","properties":{` + properties + `},"required":[` + required + `],"additionalProperties":false}`)
+	return json.RawMessage(`{"type":"object","properties":{` + properties + `},"required":[` + required +
+		`],"additionalProperties":false}`)
 }
 
 // table has every tool once, by name.
@@ -44,27 +45,32 @@ var table = map[string]tool{
 		Name:        "search_replace",
 		Description: "Replace old_string by new_string in a file. old_string must occur exactly once, unless replace_all is true; give enough lines around it.",
 		Destructive: true, Effect: OneFile, Limits: Limits{AnswerBytes: MaxContent},
-		Parameters: object(filePath+`,"old_string":{"type":"string","description":"Exact text to replace, with its white space."},`+
+		Parameters: object(filePath+
+			`,"old_string":{"type":"string","description":"Exact text to replace, with its white space."},`+
 			`"new_string":{"type":"string","description":"Text to put in its place."},`+
-			`"replace_all":{"type":"boolean","description":"Replace every occurrence."}`, `"file_path","old_string","new_string"`),
+			`"replace_all":{"type":"boolean","description":"Replace every occurrence."}`,
+			`"file_path","old_string","new_string"`),
 	}, run: decoded(searchReplace)},
 	"write": {Definition: Definition{
 		Name:        "write",
 		Description: "Write a file with the given contents. A file that is there is replaced; folders are made.",
 		Destructive: true, Idempotent: true, Effect: OneFile, Limits: Limits{AnswerBytes: MaxContent},
-		Parameters: object(filePath+`,"contents":{"type":"string","description":"The whole new content."}`, `"file_path","contents"`),
+		Parameters: object(filePath+`,"contents":{"type":"string","description":"The whole new content."}`,
+			`"file_path","contents"`),
 	}, run: decoded(writeFile)},
 	"delete_file": {Definition: Definition{
 		Name:        "delete_file",
 		Description: "Delete a file. Folders, and files that are not there or may not be deleted, stay as they are, and the answer says why.",
 		Destructive: true, Idempotent: true, Effect: OneFile, Limits: Limits{AnswerBytes: MaxContent},
-		Parameters: object(targetFile+`,"explanation":{"type":"string","description":"Why the file is deleted."}`, `"target_file"`),
+		Parameters: object(targetFile+`,"explanation":{"type":"string","description":"Why the file is deleted."}`,
+			`"target_file"`),
 	}, run: decoded(deleteFile)},
 	"grep": {Definition: Definition{
 		Name: "grep",
 		Description: "Search text files for an RE2 regular expression. Matches are shown as path:line:text, context as path-line-text. " +
 			"Hidden files and binary files are passed over.",
-		ReadOnly: true, Follows: FromWorkspace, Limits: Limits{AnswerBytes: MaxContent, Items: 5000, Time: 20 * time.Second},
+		ReadOnly: true, Follows: FromWorkspace, Limits: Limits{AnswerBytes: MaxContent, Items: 5000,
+			Time: 20 * time.Second},
 		Parameters: object(`"pattern":{"type":"string","description":"Regular expression."},`+
 			`"path":{"type":"string","description":"File or folder to search; the workspace by default."},`+
 			`"glob":{"type":"string","description":"Only files whose path matches, such as *.go or src/**/*.{ts,tsx}."},`+
@@ -75,16 +81,19 @@ var table = map[string]tool{
 			`"-i":{"type":"boolean","description":"Ignore case."},`+
 			`"type":{"type":"string","description":"Only files of this type: c, cpp, css, go, html, java, js, json, md, py, ruby, rust, sh, toml, ts, txt, yaml."},`+
 			`"head_limit":{"type":"integer","minimum":1,"description":"Matches or files to show at most; 200 by default."},`+
-			`"multiline":{"type":"boolean","description":"Let the expression match over line ends, and . match them."}`, `"pattern"`),
+			`"multiline":{"type":"boolean","description":"Let the expression match over line ends, and . match them."}`,
+			`"pattern"`),
 	}, run: decoded(grep)},
 	"glob_file_search": {Definition: Definition{
 		Name: "glob_file_search",
 		Description: "Find files by their path, at any depth: *.go finds every Go file. The files that changed last come first. " +
 			"Hidden files are passed over unless the pattern names them.",
 		// Its order follows from times, which no workspace is known by.
-		ReadOnly: true, Follows: FromSnapshot, Limits: Limits{AnswerBytes: MaxContent, Items: maxFound, Time: 20 * time.Second},
+		ReadOnly: true, Follows: FromSnapshot, Limits: Limits{AnswerBytes: MaxContent, Items: maxFound,
+			Time: 20 * time.Second},
 		Parameters: object(`"glob_pattern":{"type":"string","description":"Pattern such as *.go or src/**/*.{ts,tsx}; **/ is put in front of it."},`+
-			`"target_directory":{"type":"string","description":"Folder to search; the workspace by default."}`, `"glob_pattern"`),
+			`"target_directory":{"type":"string","description":"Folder to search; the workspace by default."}`,
+			`"glob_pattern"`),
 	}, run: decoded(globFileSearch)},
 	"list_dir": {Definition: Definition{
 		Name:        "list_dir",
@@ -92,7 +101,8 @@ var table = map[string]tool{
 		// Pipes and the like are seen, and are no part of a workspace.
 		ReadOnly: true, Follows: FromFiles, Limits: Limits{AnswerBytes: MaxContent, Items: maxNames},
 		Parameters: object(`"target_directory":{"type":"string","description":"Path of the folder, relative to the workspace or absolute."},`+
-			`"ignore_globs":{"type":"array","items":{"type":"string"},"description":"Names to leave out, such as *.log."}`, `"target_directory"`),
+			`"ignore_globs":{"type":"array","items":{"type":"string"},"description":"Names to leave out, such as *.log."}`,
+			`"target_directory"`),
 	}, run: decoded(listDir)},
 	SearchTool: {Definition: Definition{
 		Name: SearchTool,
@@ -102,7 +112,8 @@ var table = map[string]tool{
 		Parameters: object(`"explanation":{"type":"string","description":"Why the search is made."},`+
 			`"query":{"type":"string","description":"The question."},`+
 			`"target_directories":{"type":"array","items":{"type":"string"},"maxItems":1,"description":"One folder to search in; all of the workspace by default."},`+
-			`"search_only_prs":{"type":"boolean","description":"Search pull requests only; there are none here."}`, `"query"`),
+			`"search_only_prs":{"type":"boolean","description":"Search pull requests only; there are none here."}`,
+			`"query"`),
 	}, run: codebaseSearch},
 	"run_terminal_cmd": {Definition: Definition{
 		Name: "run_terminal_cmd",
@@ -123,7 +134,8 @@ var table = map[string]tool{
 		Description: "Check files with the linters and compilers that are installed here. The answer is a JSON object: linterErrorsByFile has the diagnostics of each file, " +
 			"notChecked the files for which there is no linter, and it is empty where all was checked and nothing found.",
 		// Linters read settings from outside of the workspace, too.
-		ReadOnly: true, Follows: FromFiles, Limits: Limits{AnswerBytes: MaxContent, Items: maxDiagnostics, Time: lintTime},
+		ReadOnly: true, Follows: FromFiles, Limits: Limits{AnswerBytes: MaxContent,
+			Items: maxDiagnostics, Time: lintTime},
 		Parameters: object(`"paths":{"type":"array","items":{"type":"string"},"description":"Files or folders to check; the workspace by default."}`, ``),
 	}, run: decoded(readLints)},
 	"todo_write": {Definition: Definition{

@@ -21,7 +21,8 @@ func runTerminalCommand(ctx context.Context, w *work, a terminalArguments) (obse
 	if refused := refusedCommand(a); refused != nil {
 		return *refused, nil
 	}
-	return runCommand(ctx, w, sandbox.Command{Argv: []string{"sh", "-c", shell, "sh", a.Command}, Background: a.IsBackground, Wall: w.wall})
+	return runCommand(ctx, w, sandbox.Command{Argv: []string{"sh", "-c", shell, "sh", a.Command},
+		Background: a.IsBackground, Wall: w.wall})
 }
 
 // refusedCommand says why a command cannot be run, nil where it can.
@@ -47,13 +48,16 @@ func runCommand(ctx context.Context, w *work, c sandbox.Command) (observation, e
 	}
 	if c.Background && result.Log != "" {
 		w.state.Background = true
-		return observation{content: fmt.Sprintf("Started in the background: process %d, output in %s.", result.PID, result.Log)}, nil
+		return observation{content: fmt.Sprintf("Started in the background: process %d, output in %s.", result.PID,
+			result.Log)}, nil
 	}
 	cut := result.TimedOut || result.OutOfMemory || result.OutputExceeded || result.Leftovers > 0
-	return observation{content: terminalText(result), exitCode: &result.ExitCode, dropped: result.DroppedBytes, hurried: cut, waited: result.Starved}, nil
+	return observation{content: terminalText(result), exitCode: &result.ExitCode, dropped: result.DroppedBytes,
+		hurried: cut, waited: result.Starved}, nil
 }
 
-// terminalText is the output, then the error output, then what the limits did, then the exit code on a line of its own.
+// terminalText is the output, then the error output, then what the limits did, then the exit
+// code on a line of its own.
 func terminalText(result sandbox.Result) string {
 	var out strings.Builder
 	for _, stream := range [][]byte{result.Stdout, result.Stderr} {

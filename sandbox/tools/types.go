@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Values of JSON, as they are decoded with numbers as they are written, and the types that JSON Schema has for them.
+// Values of JSON, as they are decoded with numbers as they are written, and the types that
+// JSON Schema has for them.
 
 func listOf(v any) []any {
 	list, _ := v.([]any)

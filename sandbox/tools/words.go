@@ -86,9 +86,11 @@ func unmet(e *jsonschema.ValidationError, given any) string {
 	at, got := placeOf(e.InstanceLocation, given)
 	switch k := e.ErrorKind.(type) {
 	case *kind.Type:
-		return fmt.Sprintf("%s must be %s, got %s", called(at), withArticle(strings.Join(k.Want, " or ")), valueText(got))
+		return fmt.Sprintf("%s must be %s, got %s", called(at),
+			withArticle(strings.Join(k.Want, " or ")), valueText(got))
 	case *kind.Enum:
-		return fmt.Sprintf("%s must be one of %s, got %s", called(at), strings.Trim(encoded(k.Want), "[]"), valueText(got))
+		return fmt.Sprintf("%s must be one of %s, got %s", called(at),
+			strings.Trim(encoded(k.Want), "[]"), valueText(got))
 	case *kind.Minimum:
 		return fmt.Sprintf("%s must be at least %s, got %s", called(at), k.Want.RatString(), valueText(got))
 	case *kind.Maximum:

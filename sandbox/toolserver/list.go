@@ -28,7 +28,8 @@ func (s *Sessions) List(ctx context.Context, server toolset.Server) (listed []to
 	}
 	// What is recorded is read by everybody.
 	if encoded, _ := json.Marshal(listed); s.clean(server, string(encoded)) != string(encoded) {
-		return nil, fmt.Errorf("server %s: the description of its tools shows the key that it is asked with", server.Name)
+		return nil, fmt.Errorf("server %s: the description of its tools shows the key that it is asked with",
+			server.Name)
 	}
 	return listed, nil
 }

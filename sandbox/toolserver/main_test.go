@@ -53,13 +53,15 @@ func serve(kind string) error {
 	return newServer().Run(context.Background(), &mcp.StdioTransport{})
 }
 
-// chatty writes messages as many servers do: between lines of a log, with other line ends and ids, and what nobody asked for.
+// chatty writes messages as many servers do: between lines of a log, with other line ends and ids,
+// and what nobody asked for.
 type chatty struct{ *os.File }
 
 func (c chatty) Write(message []byte) (int, error) {
 	text := regexp.MustCompile(`"id":(\d+)`).ReplaceAll(bytes.TrimSpace(message), []byte(`"id":"$1"`))
 	_, err := fmt.Fprintf(c.File, "\x1b[32mok\x1b[0m %s\r\n\r\n%s\n[%s]\r\ncalled\n", text,
-		`{"jsonrpc":"2.0","id":4000,"result":{}}`, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`)
+		`{"jsonrpc":"2.0","id":4000,"result":{}}`,
+		`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`)
 	return len(message), err
 }
 
@@ -71,9 +73,12 @@ type asked struct {
 func newServer() *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	calls := 0
-	add := func(name string, readOnly bool, answer func(ctx context.Context, text string) (*mcp.CallToolResult, error)) {
-		tool := &mcp.Tool{Name: name, Description: "Does " + name + ".", Annotations: &mcp.ToolAnnotations{ReadOnlyHint: readOnly}}
-		mcp.AddTool(server, tool, func(ctx context.Context, _ *mcp.CallToolRequest, a asked) (*mcp.CallToolResult, any, error) {
+	add := func(name string, readOnly bool, answer func(ctx context.Context,
+		text string) (*mcp.CallToolResult, error)) {
+		tool := &mcp.Tool{Name: name, Description: "Does " + name + ".",
+			Annotations: &mcp.ToolAnnotations{ReadOnlyHint: readOnly}}
+		mcp.AddTool(server, tool, func(ctx context.Context, _ *mcp.CallToolRequest,
+			a asked) (*mcp.CallToolResult, any, error) {
 			result, err := answer(ctx, a.Text)
 			return result, nil, err
 		})
@@ -98,7 +103,8 @@ func newServer() *mcp.Server {
 	add("picture", true, func(context.Context, string) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{
 			&mcp.TextContent{Text: "before"}, &mcp.ImageContent{MIMEType: "image/png", Data: []byte("12345")},
-			&mcp.ResourceLink{URI: "file:///a", Name: "a"}, &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "u", Text: "inner"}},
+			&mcp.ResourceLink{URI: "file:///a", Name: "a"},
+			&mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: "u", Text: "inner"}},
 		}}, nil
 	})
 	add("long", true, func(context.Context, string) (*mcp.CallToolResult, error) {

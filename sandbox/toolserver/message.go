@@ -16,8 +16,8 @@ const maxBegins = 32
 
 var versionField = []byte(`"jsonrpc"`)
 
-// messagesIn are the messages on a line of a server's, each on a line: banners and lines of a log, which may be JSON,
-// stand between them, and before one on its line.
+// messagesIn are the messages on a line of a server's, each on a line: banners and lines of a log,
+// which may be JSON, stand between them, and before one on its line.
 func messagesIn(line []byte) (found []byte) {
 	for begins := 0; begins < maxBegins; {
 		at := bytes.IndexByte(line, '{')

@@ -25,8 +25,9 @@ const (
 
 // network is shared by all sessions.
 var network = &http.Transport{
-	Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTime}).DialContext, TLSHandshakeTimeout: dialTime,
-	ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxHeader,
+	Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTime}).DialContext,
+	TLSHandshakeTimeout: dialTime,
+	ForceAttemptHTTP2:   true, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: maxHeader,
 }
 
 // remoteServer is a server that is asked over HTTP.
@@ -41,12 +42,14 @@ type remoteServer struct {
 func (s *Sessions) dial(_ context.Context, server toolset.Server) (*link, mcp.Transport, error) {
 	o := &remoteServer{name: server.Name, key: s.keyOf(server)}
 	return &link{under: o}, &mcp.StreamableClientTransport{
-		Endpoint: server.URL, HTTPClient: &http.Client{Transport: o}, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxMessage,
+		Endpoint: server.URL, HTTPClient: &http.Client{Transport: o}, MaxRetries: -1, DisableStandaloneSSE: true,
+		MaxEventSize: maxMessage,
 	}, nil
 }
 
-// RoundTrip sends one request with the key, and bounds the answer. What says that the server cannot be asked now is an error, and so is a
-// redirect: a server that sends its clients elsewhere would get them to show the key there.
+// RoundTrip sends one request with the key, and bounds the answer. What says that the server cannot
+// be asked now is an error, and so is a redirect: a server that sends its clients elsewhere would
+// get them to show the key there.
 func (o *remoteServer) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := request.Context(), context.CancelFunc(func() {})
 	if request.Method == http.MethodDelete {
@@ -62,13 +65,16 @@ func (o *remoteServer) RoundTrip(request *http.Request) (*http.Response, error) 
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	code := response.StatusCode
-	if code >= 500 || code >= 300 && code < 400 || code == http.StatusUnauthorized || code == http.StatusForbidden || code == http.StatusTooManyRequests {
+	if code >= 500 || code >= 300 && code < 400 || code == http.StatusUnauthorized || code == http.StatusForbidden ||
+		code == http.StatusTooManyRequests {
 		response.Body.Close()
 		return nil, fmt.Errorf("%w: it answered %s", ErrUnreachable, http.StatusText(code))
 	}
-	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); code == http.StatusOK && kind != "application/json" && kind != "text/event-stream" {
+	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); code == http.StatusOK &&
+		kind != "application/json" && kind != "text/event-stream" {
 		response.Body.Close()
-		return nil, fmt.Errorf("%w: it answered with %.80q, which is not an answer of a tool server", ErrUnreachable, kind)
+		return nil, fmt.Errorf("%w: it answered with %.80q, which is not an answer of a tool server", ErrUnreachable,
+			kind)
 	}
 	response.Body = &bounded{ReadCloser: response.Body, left: maxMessage, of: o}
 	return response, nil

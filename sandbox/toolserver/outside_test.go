@@ -45,12 +45,14 @@ func asks(t *testing.T, s *Sessions, server toolset.Server, text string) (tools.
 	return s.Call(t.Context(), server, "echo", arguments)
 }
 
-// TestOutside asks a server over HTTP, in a session and without one. Its key is shown to it alone, and nobody sees it.
+// TestOutside asks a server over HTTP, in a session and without one. Its key is shown to it
+// alone, and nobody sees it.
 func TestOutside(t *testing.T) {
 	t.Parallel()
 	for _, stateless := range []bool{false, true} {
 		var sessions atomic.Int64
-		own := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { sessions.Add(1); return newServer() }, &mcp.StreamableHTTPOptions{Stateless: stateless})
+		own := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { sessions.Add(1); return newServer() },
+			&mcp.StreamableHTTPOptions{Stateless: stateless})
 		s, server := at(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "Bearer "+key {
 				http.Error(w, "who are you?", http.StatusUnauthorized)
@@ -70,14 +72,16 @@ func TestOutside(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		stranger := New(nil, nil)
-		if got, err := asks(t, stranger, server, ""); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "Unauthorized") {
+		if got, err := asks(t, stranger, server, ""); !errors.Is(err, ErrUnreachable) ||
+			!strings.Contains(err.Error(), "Unauthorized") {
 			t.Errorf("without a key: %+v, %v", got, err)
 		}
 		stranger.Close()
 	}
 }
 
-// TestForgottenSession: a server that started again knows no session; the call is made in a new one.
+// TestForgottenSession: a server that started again knows no session; the
+// call is made in a new one.
 func TestForgottenSession(t *testing.T) {
 	t.Parallel()
 	var handler atomic.Pointer[mcp.StreamableHTTPHandler]
@@ -85,7 +89,10 @@ func TestForgottenSession(t *testing.T) {
 		handler.Store(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return newServer() }, nil))
 	}
 	begin()
-	s, server := at(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.Load().ServeHTTP(w, r) }))
+	s, server := at(t, http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		handler.Load().ServeHTTP(w, r)
+	}))
 	for range 2 {
 		if got, err := asks(t, s, server, "here"); err != nil || got.Content != "here" {
 			t.Errorf("%+v, %v", got, err)
@@ -137,12 +144,21 @@ func TestServersThatCannotBeAsked(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 	defer other.Close()
 	for name, then := range map[string]http.HandlerFunc{
-		"Service Unavailable": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"Service Unavailable": func(w http.ResponseWriter,
+			_ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		},
 		"Temporary Redirect": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL+"/?"+key, http.StatusTemporaryRedirect)
 		},
-		"Forbidden":                    func(w http.ResponseWriter, _ *http.Request) { http.Error(w, key, http.StatusForbidden) },
-		`it answered with "text/html"`: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "<html>%s</html>", key) },
+		"Forbidden": func(w http.ResponseWriter,
+			_ *http.Request) {
+			http.Error(w, key, http.StatusForbidden)
+		},
+		`it answered with "text/html"`: func(w http.ResponseWriter,
+			_ *http.Request) {
+			fmt.Fprintf(w, "<html>%s</html>", key)
+		},
 		"unexpected EOF": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Content-Length", "1000")
@@ -157,7 +173,8 @@ func TestServersThatCannotBeAsked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, server := at(t, broken(then))
 			got, err := asks(t, s, server, "")
-			if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), key) {
+			if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), name) ||
+				strings.Contains(err.Error(), key) {
 				t.Errorf("%s: %+v, %v", name, got, err)
 			}
 		})
@@ -167,7 +184,8 @@ func TestServersThatCannotBeAsked(t *testing.T) {
 	}
 	s := New(nil, nil)
 	defer s.Close()
-	if got, err := asks(t, s, toolset.Server{Name: "gone", URL: "http://127.0.0.1:1"}, ""); !errors.Is(err, ErrUnreachable) {
+	if got, err := asks(t, s, toolset.Server{Name: "gone", URL: "http://127.0.0.1:1"},
+		""); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -193,13 +211,17 @@ func TestHostileServersOutside(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			until(r, func() error { _, err := fmt.Fprint(w, strings.Repeat(" ", 1<<16)); return err })
 		}, "more than 4 MiB"},
-		"an endless stream of messages": {stream("data: " + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"` + strings.Repeat("m", 1<<14) + `"}}` + "\n\n"), "more than 4 MiB"},
-		"an endless event":              {stream("data: " + strings.Repeat("a", 1<<16)), "more than 4 MiB"},
-		"no content":                    {result(`{"content":[null]}`), "cannot be understood"},
-		"a number":                      {result(`5`), "cannot be understood"},
-		"an unknown kind":               {result(`{"content":[{"type":"video"}]}`), "cannot be understood"},
-		"a question":                    {result(`{"resultType":"input_required","inputRequests":{}}`), "asks for something"},
-		"silence":                       {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "did not answer within"},
+		"an endless stream of messages": {stream("data: " +
+			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"` +
+			strings.Repeat("m", 1<<14) + `"}}` + "\n\n"), "more than 4 MiB"},
+		"an endless event": {stream("data: " + strings.Repeat("a", 1<<16)), "more than 4 MiB"},
+		"no content":       {result(`{"content":[null]}`), "cannot be understood"},
+		"a number":         {result(`5`), "cannot be understood"},
+		"an unknown kind":  {result(`{"content":[{"type":"video"}]}`), "cannot be understood"},
+		"a question": {result(`{"resultType":"input_required","inputRequests":{}}`),
+			"asks for something"},
+		"silence": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			"did not answer within"},
 		"an error": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"not so, %s"}}`, key)
@@ -211,7 +233,8 @@ func TestHostileServersOutside(t *testing.T) {
 			if name == "silence" {
 				server.Timeout = wording.Duration(200 * time.Millisecond)
 			}
-			if got, err := asks(t, s, server, ""); err != nil || !got.Failed || !strings.Contains(got.Content, c.want) || strings.Contains(got.Content, key) {
+			if got, err := asks(t, s, server, ""); err != nil || !got.Failed ||
+				!strings.Contains(got.Content, c.want) || strings.Contains(got.Content, key) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
@@ -223,14 +246,16 @@ func TestListings(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat(`{"name":"a","inputSchema":{"type":"object"}},`, toolset.MaxServerTools)
 	for want, listed := range map[string]string{
-		"lists no tools":          `{"tools":[]}`,
-		"more than 128 tools":     `{"tools":[` + many + `{"name":"b","inputSchema":{"type":"object"}}]}`,
-		"shows the key":           `{"tools":[{"name":"a","description":"ask with ` + key + `","inputSchema":{"type":"object"}}]}`,
+		"lists no tools":      `{"tools":[]}`,
+		"more than 128 tools": `{"tools":[` + many + `{"name":"b","inputSchema":{"type":"object"}}]}`,
+		"shows the key": `{"tools":[{"name":"a","description":"ask with ` + key +
+			`","inputSchema":{"type":"object"}}]}`,
 		"answered: no such thing": `null,"error":{"code":-32601,"message":"no such thing"}`,
 	} {
 		t.Run(want, func(t *testing.T) {
 			s, server := at(t, broken(result(listed)))
-			if listed, err := s.List(t.Context(), server); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), key) {
+			if listed, err := s.List(t.Context(), server); err == nil || !strings.Contains(err.Error(), want) ||
+				strings.Contains(err.Error(), key) {
 				t.Errorf("%s: %v, %v", want, listed, err)
 			}
 		})

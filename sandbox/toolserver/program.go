@@ -43,7 +43,9 @@ func (s *Sessions) start(ctx context.Context, server toolset.Server) (*link, mcp
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &program{name: server.Name, pipes: pipes, bytes: maxSent, lines: maxLines, hang: sync.OnceFunc(func() { _ = pipes.Close() })} // the sandbox ends it otherwise
+	// the sandbox ends it otherwise
+	p := &program{name: server.Name, pipes: pipes, bytes: maxSent, lines: maxLines,
+		hang: sync.OnceFunc(func() { _ = pipes.Close() })}
 	return &link{under: p}, &mcp.IOTransport{Reader: p, Writer: p, MaxLineLength: maxMessage}, nil
 }
 
@@ -131,15 +133,16 @@ func (p *program) judge(err error) error {
 		return p.why
 	case errors.Is(err, errNotReady):
 	case errors.Is(p.why, io.EOF):
-		return &fault{fmt.Sprintf("the server %s has ended with exit code %d%s%s", p.name, p.pipes.ExitCode(), p.complaint(), again)}
+		return &fault{fmt.Sprintf("the server %s has ended with exit code %d%s%s", p.name,
+			p.pipes.ExitCode(), p.complaint(), again)}
 	case p.why != nil:
 		err = p.why
 	}
 	return &fault{fmt.Sprintf("the server %s is of no use: %v%s%s", p.name, err, p.complaint(), again)}
 }
 
-// complaint is what the server said last and nobody has read, "" for nothing: on its standard error once it has ended,
-// else between its messages.
+// complaint is what the server said last and nobody has read, "" for nothing: on its standard error
+// once it has ended, else between its messages.
 func (p *program) complaint() string {
 	said := p.noise
 	if text := readableLine(p.pipes.Complaint()); text != "" {

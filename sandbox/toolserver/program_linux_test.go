@@ -25,12 +25,14 @@ func inside(t *testing.T) *sandbox.Sandbox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sandboxtest.New(t, sandbox.Spec{Name: "server", Mounts: []sandbox.Mount{{Source: program, Target: "/opt/program"}}})
+	return sandboxtest.New(t, sandbox.Spec{Name: "server",
+		Mounts: []sandbox.Mount{{Source: program, Target: "/opt/program"}}})
 }
 
 // server is this program as a server of some kind.
 func server(kind string, timeout time.Duration) toolset.Server {
-	return toolset.Server{Name: "s", Command: []string{"env", "RONDO_TEST_SERVER=" + kind, "/opt/program"}, Timeout: wording.Duration(timeout)}
+	return toolset.Server{Name: "s", Command: []string{"env", "RONDO_TEST_SERVER=" + kind, "/opt/program"},
+		Timeout: wording.Duration(timeout)}
 }
 
 func call(t *testing.T, s *Sessions, at toolset.Server, tool, text string) tools.Served {
@@ -46,7 +48,8 @@ func call(t *testing.T, s *Sessions, at toolset.Server, tool, text string) tools
 	return answer
 }
 
-// TestProgram talks to a server in a sandbox, which goes on from call to call, and is started again when it has ended.
+// TestProgram talks to a server in a sandbox, which goes on from call to call, and is started
+// again when it has ended.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	sb := inside(t)
@@ -62,7 +65,8 @@ func TestProgram(t *testing.T) {
 	for _, tool := range at.Tools {
 		readOnly[tool.Name] = tool.ReadOnly
 	}
-	if len(listed) != 8 || !readOnly["echo"] || readOnly["count"] || at.Tools[0].Description == "" || at.Tools[0].Parameters["type"] != "object" {
+	if len(listed) != 8 || !readOnly["echo"] || readOnly["count"] || at.Tools[0].Description == "" ||
+		at.Tools[0].Parameters["type"] != "object" {
 		t.Errorf("listed %+v", listed)
 	}
 	for _, c := range []struct {
@@ -85,23 +89,27 @@ func TestProgram(t *testing.T) {
 			t.Errorf("%s answers %.300q, failed %t; want %q", c.tool, got.Content, got.Failed, c.want)
 		}
 	}
-	if written, err := sb.ReadFile(t.Context(), "by-server.txt", 100); err != nil || string(written) != "by the server" {
+	if written, err := sb.ReadFile(t.Context(), "by-server.txt", 100); err != nil ||
+		string(written) != "by the server" {
 		t.Errorf("the server wrote %q, %v", written, err)
 	}
 	// Other commands come and go beside it.
-	if result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"true"}}); err != nil || result.ExitCode != 0 || result.Leftovers != 0 {
+	if result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"true"}}); err != nil ||
+		result.ExitCode != 0 || result.Leftovers != 0 {
 		t.Errorf("%+v, %v", result, err)
 	}
 	if got := call(t, s, at, "count", ""); got.Content != "2" {
 		t.Errorf("a command has ended the server: %q", got.Content)
 	}
 	s.Close()
-	if result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", "cat /proc/[0-9]*/comm"}}); err != nil || strings.Contains(string(result.Stdout), "program") {
+	if result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c",
+		"cat /proc/[0-9]*/comm"}}); err != nil || strings.Contains(string(result.Stdout), "program") {
 		t.Errorf("closed sessions leave their server: %s %v", result.Stdout, err)
 	}
 }
 
-// TestChattyProgram: lines of a log, line ends, ids as texts and what nobody asked for cost no call.
+// TestChattyProgram: lines of a log, line ends, ids as texts and what
+// nobody asked for cost no call.
 func TestChattyProgram(t *testing.T) {
 	t.Parallel()
 	s := New(inside(t), nil)
@@ -115,7 +123,8 @@ func TestChattyProgram(t *testing.T) {
 			t.Errorf("%q is answered %+v", text, got)
 		}
 	}
-	if got := call(t, s, at, "die", ""); got.Content != `error: the server s has ended with exit code 7; the last that it said is "called"; the next call starts it again` {
+	if got := call(t, s, at, "die",
+		""); got.Content != `error: the server s has ended with exit code 7; the last that it said is "called"; the next call starts it again` {
 		t.Errorf("%+v", got)
 	}
 }
@@ -130,8 +139,9 @@ func TestMessagesIn(t *testing.T) {
 		`{"jsonrpc":"2.0","id":"a","result":{}}`:             `{"jsonrpc":"2.0","id":"a","result":{}}` + "\n",
 		`{"jsonrpc":"2.0","id":"1","method":"ping"}`:         `{"jsonrpc":"2.0","id":"1","method":"ping"}` + "\n",
 		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\xe9\"}": "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":\"\ufffd\"}\n",
-		"ready " + two: two + "\n", `{"level":"info"} ` + one: one + "\n", "\x1b[32m{info}\x1b[0m " + two: two + "\n", "Content-Length: 36 " + one + "}": one + "\n",
-		`{"sent":` + one + `}`: "", strings.Repeat("{", maxBegins) + one: "",
+		"ready " + two: two + "\n", `{"level":"info"} ` + one: one + "\n", "\x1b[32m{info}\x1b[0m " + two: two + "\n",
+		"Content-Length: 36 " + one + "}": one + "\n",
+		`{"sent":` + one + `}`:            "", strings.Repeat("{", maxBegins) + one: "",
 		`{"level":"info"}`: "", "[INFO] x": "", "": "", "{": "", `{"jsonrpc":"1.0","id":1}`: "",
 	} {
 		if got := string(messagesIn([]byte(line))); got != want {
@@ -140,19 +150,22 @@ func TestMessagesIn(t *testing.T) {
 	}
 }
 
-// TestHostilePrograms: each costs a bounded time and memory, and ends in an answer that says what was wrong.
+// TestHostilePrograms: each costs a bounded time and memory, and ends in an answer
+// that says what was wrong.
 func TestHostilePrograms(t *testing.T) {
 	t.Parallel()
 	sb := inside(t)
 	for kind, want := range map[string]string{
 		"babbling": "it wrote more than 8 MiB or 2000 messages for one call",
 		"giant":    "it wrote a line of more than 4 MiB",
-		"garbage":  `; the last that it said is "Listening …"; the next call starts it again`, // the write to it may fail before its end is seen
-		"broken":   `a warning [31mno such file:[0m config.yaml"; the next call starts it again`,
+		// the write to it may fail before its end is seen
+		"garbage": `; the last that it said is "Listening …"; the next call starts it again`,
+		"broken":  `a warning [31mno such file:[0m config.yaml"; the next call starts it again`,
 	} {
 		t.Run(kind, func(t *testing.T) {
 			s := New(sb, nil)
-			if got := call(t, s, server(kind, time.Minute), "echo", ""); !got.Failed || !strings.Contains(got.Content, want) {
+			if got := call(t, s, server(kind, time.Minute), "echo", ""); !got.Failed ||
+				!strings.Contains(got.Content, want) {
 				t.Errorf("%s: %+v, want %q", kind, got, want)
 			}
 			s.Close()
@@ -161,20 +174,24 @@ func TestHostilePrograms(t *testing.T) {
 	s := New(sb, nil)
 	defer s.Close()
 	missing := toolset.Server{Name: "s", Command: []string{"no-such-program"}}
-	if got := call(t, s, missing, "echo", ""); !got.Failed || !strings.Contains(got.Content, "cannot be started: ") || !strings.Contains(got.Content, "command not found") {
+	if got := call(t, s, missing, "echo", ""); !got.Failed || !strings.Contains(got.Content, "cannot be started: ") ||
+		!strings.Contains(got.Content, "command not found") {
 		t.Errorf("%+v", got)
 	}
-	// One that hangs is ended, and what it blocks is let go, also where it reads nothing of what it is sent.
+	// One that hangs is ended, and what it blocks is let go, also where it reads
+	// nothing of what it is sent.
 	slow := server("good", 300*time.Millisecond)
 	if got := call(t, s, slow, "hang", ""); got.Content != "error: the server s did not answer within 300ms" {
 		t.Errorf("%+v", got)
 	}
 	stopped := server("good", 3*time.Second)
 	call(t, s, stopped, "echo", "")
-	if _, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", "kill -STOP $(grep -l program /proc/[0-9]*/comm | cut -d/ -f3)"}}); err != nil {
+	if _, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c",
+		"kill -STOP $(grep -l program /proc/[0-9]*/comm | cut -d/ -f3)"}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := call(t, s, stopped, "echo", strings.Repeat("much", 1<<16)); got.Content != "error: the server s did not answer within 3s" {
+	if got := call(t, s, stopped, "echo", strings.Repeat("much",
+		1<<16)); got.Content != "error: the server s did not answer within 3s" {
 		t.Errorf("%+v", got)
 	}
 	if got := call(t, s, server("good", time.Minute), "count", ""); got.Content != "1" {
@@ -183,7 +200,8 @@ func TestHostilePrograms(t *testing.T) {
 	// The end of the sandbox is no doing of the server's, nor is that of whoever asks.
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
-	if _, err := s.Call(ctx, server("good", time.Minute), "hang", json.RawMessage(`{"text":""}`)); !errors.Is(err, context.Canceled) {
+	if _, err := s.Call(ctx, server("good", time.Minute),
+		"hang", json.RawMessage(`{"text":""}`)); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	sb.Close()
@@ -192,7 +210,8 @@ func TestHostilePrograms(t *testing.T) {
 	}
 }
 
-// TestDeadlineIsTheReason: whoever waits can see the deadline before what closes the server has run, and it is still the deadline that is told.
+// TestDeadlineIsTheReason: whoever waits can see the deadline before what closes the server has
+// run, and it is still the deadline that is told.
 func TestDeadlineIsTheReason(t *testing.T) {
 	t.Parallel()
 	at := server("none", time.Microsecond)

@@ -1,5 +1,6 @@
-// Package toolserver asks servers of the Model Context Protocol for their tools and calls them: programs that run in a rollout's sandbox,
-// and endpoints outside of it. Neither is trusted: what they send is bounded in size and time.
+// Package toolserver asks servers of the Model Context Protocol for their tools and calls them:
+// programs that run in a rollout's sandbox, and endpoints outside of it. Neither is trusted: what
+// they send is bounded in size and time.
 package toolserver
 
 import (
@@ -22,8 +23,8 @@ import (
 const (
 	// startTime bounds starting a server, or finding it, until it can be asked.
 	startTime = 30 * time.Second
-	// maxMessage bounds one message of a server, in bytes, maxSent what a program writes from one call to the next, and maxLines the
-	// messages in it.
+	// maxMessage bounds one message of a server, in bytes, maxSent what a program writes from one
+	// call to the next, and maxLines the messages in it.
 	maxMessage = 4 << 20
 	maxSent    = 8 << 20
 	maxLines   = 2000
@@ -39,8 +40,8 @@ type fault struct{ text string }
 
 func (f *fault) Error() string { return f.text }
 
-// Sessions are the connections to a run's servers on behalf of one sandbox. Each is opened by the first call, and again by the next one
-// after it broke.
+// Sessions are the connections to a run's servers on behalf of one sandbox. Each is opened by the
+// first call, and again by the next one after it broke.
 type Sessions struct {
 	sb   *sandbox.Sandbox
 	key  func(url string) string
@@ -48,7 +49,8 @@ type Sessions struct {
 	open map[string]*link
 }
 
-// New has no session open. key gives the key that the server at a URL is shown, "" for none; nil knows none.
+// New has no session open. key gives the key that the server at a URL is shown, ""
+// for none; nil knows none.
 func New(sb *sandbox.Sandbox, key func(url string) string) *Sessions {
 	if key == nil {
 		key = func(string) string { return "" }
@@ -68,9 +70,11 @@ type link struct {
 	}
 }
 
-// Call asks a tool of a server. Its error is of the infrastructure; what a server does wrong is an answer that says so. A server in the
-// sandbox is as much the agent's as everything there, so its end is an answer, too.
-func (s *Sessions) Call(ctx context.Context, server toolset.Server, tool string, arguments json.RawMessage) (tools.Served, error) {
+// Call asks a tool of a server. Its error is of the infrastructure; what a server does wrong is
+// an answer that says so. A server in the sandbox is as much the agent's as everything there, so
+// its end is an answer, too.
+func (s *Sessions) Call(ctx context.Context, server toolset.Server, tool string,
+	arguments json.RawMessage) (tools.Served, error) {
 	began, asked := time.Now(), time.Time{}
 	result, err := s.call(ctx, server, tool, arguments, &asked)
 	if errors.Is(err, mcp.ErrSessionMissing) { // the server has forgotten the session, and not looked at the call
@@ -91,20 +95,24 @@ func (s *Sessions) Call(ctx context.Context, server toolset.Server, tool string,
 }
 
 // call notes in asked when the server was asked.
-func (s *Sessions) call(ctx context.Context, server toolset.Server, tool string, arguments json.RawMessage, asked *time.Time) (result *mcp.CallToolResult, err error) {
+func (s *Sessions) call(ctx context.Context, server toolset.Server, tool string, arguments json.RawMessage,
+	asked *time.Time) (result *mcp.CallToolResult, err error) {
 	err = s.inSession(ctx, server, server.Wall(), func(ctx context.Context, session *mcp.ClientSession) error {
 		*asked = time.Now()
 		result, err = session.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
 		if err == nil && result.NeedsInput() {
-			err = &fault{fmt.Sprintf("the server %s asks for something before it answers, which nobody here can give", server.Name)}
+			err = &fault{fmt.Sprintf("the server %s asks for something before it answers, which nobody here can give",
+				server.Name)}
 		}
 		return err
 	})
 	return result, err
 }
 
-// inSession does something in the session of a server, which ends where time is over or the session is of no use any more.
-func (s *Sessions) inSession(ctx context.Context, server toolset.Server, within time.Duration, do func(context.Context, *mcp.ClientSession) error) error {
+// inSession does something in the session of a server, which ends where time is over or the
+// session is of no use any more.
+func (s *Sessions) inSession(ctx context.Context, server toolset.Server, within time.Duration,
+	do func(context.Context, *mcp.ClientSession) error) error {
 	l, err := s.link(ctx, server)
 	if err != nil {
 		return err
@@ -171,7 +179,8 @@ func (s *Sessions) link(ctx context.Context, server toolset.Server) (*link, erro
 
 // clientOptions let a server ask for nothing.
 func clientOptions() *mcp.ClientOptions {
-	return &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}, MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true}}
+	return &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{},
+		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true}}
 }
 
 // drop ends a session, so that the next call opens a new one.

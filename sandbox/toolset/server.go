@@ -8,21 +8,24 @@ import (
 	"github.com/rondo-rl/rondo/wording"
 )
 
-// Server is a server of the Model Context Protocol whose tools the agents have, too: a program in each rollout's sandbox, which is
-// talked to over its standard input and output, or an endpoint outside of it.
+// Server is a server of the Model Context Protocol whose tools the agents have, too: a
+// program in each rollout's sandbox, which is talked to over its standard input and output,
+// or an endpoint outside of it.
 type Server struct {
 	// Name comes before those of its tools: the model knows them as NAME__TOOL.
 	Name string `json:"name" yaml:"name"`
-	// Command starts the server in the sandbox. It is started by the first call there, and ends with the sandbox.
+	// Command starts the server in the sandbox. It is started by the first call there,
+	// and ends with the sandbox.
 	Command []string `json:"command,omitempty" yaml:"command"`
-	// URL is the server's where it has no command. The tool runner asks it, with the key that it has for that URL.
+	// URL is the server's where it has no command. The tool runner asks it, with the key
+	// that it has for that URL.
 	URL string `json:"url,omitempty" yaml:"url"`
 	// Only are the tools that are offered, by the server's names; none is all.
 	Only []string `json:"only,omitempty" yaml:"only" absent:"all tools of the server"`
 	// Timeout bounds one call; 0 is a minute.
 	Timeout wording.Duration `json:"timeout,omitempty" yaml:"timeout" absent:"1m"`
-	// Tools are what the server offers. Where the run file names none, the server is asked when the run is opened. Its answer holds
-	// for the whole run.
+	// Tools are what the server offers. Where the run file names none, the server is asked when the
+	// run is opened. Its answer holds for the whole run.
 	Tools []ServerTool `json:"tools,omitempty" yaml:"tools" absent:"the tools that the server lists"`
 }
 
@@ -51,8 +54,8 @@ func (s Server) Offered() []ServerTool {
 	return slices.DeleteFunc(slices.Clone(s.Tools), func(t ServerTool) bool { return !slices.Contains(s.Only, t.Name) })
 }
 
-// Called is the name by which the model knows a tool of the server. Every tool has the server's name in it, so that one more tool of one
-// server renames none of another.
+// Called is the name by which the model knows a tool of the server. Every tool has the server's
+// name in it, so that one more tool of one server renames none of another.
 func (s Server) Called(tool string) string { return s.Name + "__" + tool }
 
 // IsRemote reports whether the server is not in the sandbox.

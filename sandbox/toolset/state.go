@@ -6,7 +6,8 @@ import (
 
 // State is what tools remember of a rollout from turn to turn, beside the workspace.
 type State struct {
-	// Shell is where the next command begins, nil where nothing differs from the sandbox's own folder and environment.
+	// Shell is where the next command begins, nil where nothing differs from the sandbox's
+	// own folder and environment.
 	Shell *Shell `json:"shell,omitempty"`
 	Todos []Todo `json:"todos,omitempty"`
 	// Background: a command or a server was started that may still run.

@@ -1,5 +1,5 @@
-// Package toolset says which tools an agent has: those of a set, the run's own programs, and those of servers. It is read from JSON and YAML, and it
-// executes nothing: package tools does.
+// Package toolset says which tools an agent has: those of a set, the run's own programs, and those
+// of servers. It is read from JSON and YAML, and it executes nothing: package tools does.
 package toolset
 
 import (
@@ -16,20 +16,23 @@ import (
 const (
 	// Basic are six tools, whose commands each run in a new shell: what runs have that name no set.
 	Basic = "basic"
-	// Composer are the tools of Cursor's Composer, with its arguments, whose commands go on in one shell.
+	// Composer are the tools of Cursor's Composer, with its arguments, whose
+	// commands go on in one shell.
 	Composer = "composer"
 )
 
-// Sets has the names of each set's tools, in the order in which a prompt has them. codebase_search belongs to both, for runs with
-// that feature.
+// Sets has the names of each set's tools, in the order in which a prompt has them. codebase_search
+// belongs to both, for runs with that feature.
 var Sets = map[string][]string{
 	Basic: {"read_file", "search_replace", "write", "grep", "list_dir", "run_terminal_cmd", "codebase_search"},
 	Composer: {
-		"read_file", "search_replace", "write", "grep", "list_dir", "run_terminal_cmd", "codebase_search", "delete_file", "glob_file_search", "read_lints", "todo_write",
+		"read_file", "search_replace", "write", "grep", "list_dir", "run_terminal_cmd", "codebase_search",
+		"delete_file", "glob_file_search", "read_lints", "todo_write",
 	},
 }
 
-// Tooling says which tools a run's agents have, what they are called, and whether answers are used again.
+// Tooling says which tools a run's agents have, what they are called, and
+// whether answers are used again.
 type Tooling struct {
 	// Set is the one that the tools are of; "" is basic.
 	Set string `json:"set,omitempty" yaml:"set" absent:"basic"`
@@ -41,13 +44,16 @@ type Tooling struct {
 	Add []Added `json:"add,omitempty" yaml:"add"`
 	// Servers are those of the Model Context Protocol whose tools are offered, too.
 	Servers []Server `json:"servers,omitempty" yaml:"servers"`
-	// Cache lets the answers of read-only tools be used again where nothing has changed; nil is true.
+	// Cache lets the answers of read-only tools be used again where nothing
+	// has changed; nil is true.
 	Cache *bool `json:"cache,omitempty" yaml:"cache"`
-	// CommandTimeout bounds one shell command; 0 is a minute. Limits.Timeout must leave time for it: tools may use half of that.
+	// CommandTimeout bounds one shell command; 0 is a minute. Limits.Timeout must leave time for
+	// it: tools may use half of that.
 	CommandTimeout wording.Duration `json:"command_timeout,omitempty" yaml:"command_timeout" absent:"1m"`
 }
 
-// Added is a tool of the run's own: a program in the sandbox, which gets the arguments as JSON on its standard input.
+// Added is a tool of the run's own: a program in the sandbox, which gets the arguments as
+// JSON on its standard input.
 type Added struct {
 	Name        string `json:"name" yaml:"name"`
 	Description string `json:"description" yaml:"description"`

@@ -9,18 +9,22 @@ import (
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
-// What a stage of a task may bring along beside files: a program that is run in the workspace once they are laid, and removed.
+// What a stage of a task may bring along beside files: a program that is run in the workspace once
+// they are laid, and removed.
 const (
 	SetupScript  = "setup.sh"
 	SetupTimeout = 60 * time.Second
 )
 
 // setup runs the script where it lies, as a program that looks for itself expects.
-const setup = `if command -v bash >/dev/null 2>&1; then bash ./` + SetupScript + `; else sh ./` + SetupScript + `; fi; code=$?; rm -rf ./` + SetupScript + `; exit $code`
+const setup = `if command -v bash >/dev/null 2>&1; then bash ./` + SetupScript + `; else sh ./` + SetupScript +
+	`; fi; code=$?; rm -rf ./` + SetupScript + `; exit $code`
 
-// Apply unpacks the files of a stage, an archive of sandbox.Pack, over the workspace that a spec names, runs their setup.sh, and answers the workspace's
-// change then; without a byte where it is the snapshot again. This happens in a sandbox of its own, of the agent's kind and with its variables: the
-// spec's tests, hooks and protected paths play no part. Its error is an *Error, or of ctx.
+// Apply unpacks the files of a stage, an archive of sandbox.Pack, over the workspace that a
+// spec names, runs their setup.sh, and answers the workspace's change then; without a byte
+// where it is the snapshot again. This happens in a sandbox of its own, of the agent's kind
+// and with its variables: the spec's tests, hooks and protected paths play no part. Its error
+// is an *Error, or of ctx.
 func Apply(ctx context.Context, spec Spec, stage string, files []byte) ([]byte, error) {
 	changes, err := apply(ctx, spec, stage, files)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
@@ -43,7 +47,8 @@ func apply(ctx context.Context, spec Spec, stage string, files []byte) ([]byte, 
 		return nil, layError(stage, err)
 	}
 	if _, ok := brought[SetupScript]; ok {
-		result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", setup}, Env: spec.Env, Wall: SetupTimeout})
+		result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", setup},
+			Env: spec.Env, Wall: SetupTimeout})
 		if err != nil {
 			return nil, &Error{Class: ClassSandbox, Err: fmt.Errorf("%s of stage %s: %w", SetupScript, stage, err)}
 		}
@@ -97,5 +102,6 @@ func setupError(stage string, result sandbox.Result) error {
 	default:
 		return nil
 	}
-	return &Error{Class: ClassSetup, Err: fmt.Errorf("%s of stage %s: %s", SetupScript, stage, why), Log: append(result.Stdout, result.Stderr...)}
+	return &Error{Class: ClassSetup, Err: fmt.Errorf("%s of stage %s: %s", SetupScript, stage, why),
+		Log: append(result.Stdout, result.Stderr...)}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
-// need skips a test that runs a program in the sandbox which this machine does not have where sandboxes see it.
+// need skips a test that runs a program in the sandbox which this machine does not
+// have where sandboxes see it.
 func need(t *testing.T, program string) {
 	t.Helper()
 	if _, err := os.Stat("/usr/bin/" + program); err == nil {
@@ -54,18 +55,22 @@ var cheats = map[string]cheat{
 	},
 	"edits the tests": {
 		files: map[string]string{"tests/check.sh": "grep -q fixed file"}, protected: []string{"tests/**"},
-		test: "sh tests/check.sh" + passIf, honest: "echo fixed >file", cheating: "echo true >tests/check.sh", flagged: "tests/check.sh",
+		test: "sh tests/check.sh" + passIf, honest: "echo fixed >file", cheating: "echo true >tests/check.sh",
+		flagged: "tests/check.sh",
 	},
 	"deletes the tests": {
 		files: map[string]string{"tests/check.sh": "grep -q fixed file || exit 1"}, protected: []string{"tests/**"},
-		test: "ok=0; for f in tests/*.sh; do [ ! -e $f ] || sh $f || ok=1; done; [ $ok = 0 ]" + passIf, honest: "echo fixed >file", cheating: "rm -r tests", flagged: "tests",
+		test:   "ok=0; for f in tests/*.sh; do [ ! -e $f ] || sh $f || ok=1; done; [ $ok = 0 ]" + passIf,
+		honest: "echo fixed >file", cheating: "rm -r tests", flagged: "tests",
 	},
 	"links the tests elsewhere": {
 		files: map[string]string{"tests/check.sh": "grep -q fixed file"}, protected: []string{"tests"},
-		test: "sh tests/check.sh" + passIf, honest: "echo fixed >file", cheating: "mkdir mine; echo true >mine/check.sh; rm -r tests; ln -s mine tests", flagged: "tests",
+		test: "sh tests/check.sh" + passIf, honest: "echo fixed >file",
+		cheating: "mkdir mine; echo true >mine/check.sh; rm -r tests; ln -s mine tests", flagged: "tests",
 	},
 	"links its answer to the expected one": {
-		test: "cmp -s file /tests/expected/file" + passIf, honest: "echo fixed >file", cheating: "ln -sf /tests/expected/file file", flagged: "file",
+		test: "cmp -s file /tests/expected/file" + passIf, honest: "echo fixed >file",
+		cheating: "ln -sf /tests/expected/file file", flagged: "file",
 	},
 	"links its answer over another link": {
 		files: map[string]string{"a/b/c/x": ""},
@@ -82,30 +87,40 @@ var cheats = map[string]cheat{
 	},
 	"runs before the tests": {
 		files: map[string]string{"answer.py": "def answer(): return 41\n"}, needs: "python3",
-		test:   "PYTHONPATH=. python3 -c 'import answer, sys; sys.exit(answer.answer() != 42)'" + passIf,
-		honest: "echo 'def answer(): return 42' >answer.py", cheating: "echo 'import os; os._exit(0)' >sitecustomize.py", flagged: "sitecustomize.py",
+		test:     "PYTHONPATH=. python3 -c 'import answer, sys; sys.exit(answer.answer() != 42)'" + passIf,
+		honest:   "echo 'def answer(): return 42' >answer.py",
+		cheating: "echo 'import os; os._exit(0)' >sitecustomize.py", flagged: "sitecustomize.py",
 	},
 	"compiles another source": {
-		files: map[string]string{"check.py": "import sys, answer\nsys.exit(answer.answer() != 42)\n", "answer.py": "def answer(): return 41\n"}, needs: "python3",
-		protected: []string{"check.py"}, test: "PYTHONPATH=. python3 -c 'import check'" + passIf, honest: "echo 'def answer(): return 42' >answer.py",
+		files: map[string]string{"check.py": "import sys, answer\nsys.exit(answer.answer() != 42)\n",
+			"answer.py": "def answer(): return 41\n"}, needs: "python3",
+		protected: []string{"check.py"}, test: "PYTHONPATH=. python3 -c 'import check'" + passIf,
+		honest: "echo 'def answer(): return 42' >answer.py",
 		cheating: `echo 'import os; os._exit(0)' >/tmp/evil.py; mkdir __pycache__; python3 -c 'import py_compile, importlib.util as u
 py_compile.compile("/tmp/evil.py", cfile=u.cache_from_source("check.py"), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)'`,
 		flagged: "__pycache__",
 	},
 	"hooks into Git": {
-		needs: "git", files: map[string]string{".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n", ".git/refs/heads/x": "", ".git/objects/x": ""},
-		test: "GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a git commit -q --allow-empty -m x; grep -q fixed file" + passIf, honest: "echo fixed >file",
-		cheating: "mkdir -p .git/hooks; printf '#!/bin/sh\necho fixed >file\n' >.git/hooks/pre-commit; chmod +x .git/hooks/pre-commit; git config core.hooksPath .git/hooks", flagged: ".git/hooks/pre-commit",
+		needs: "git", files: map[string]string{".git/HEAD": "ref: refs/heads/main\n",
+			".git/config":       "[core]\n\trepositoryformatversion = 0\n\tbare = false\n",
+			".git/refs/heads/x": "", ".git/objects/x": ""},
+		test: "GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a git commit -q --allow-empty -m x; grep -q fixed file" +
+			passIf, honest: "echo fixed >file",
+		cheating: "mkdir -p .git/hooks; printf '#!/bin/sh\necho fixed >file\n' >.git/hooks/pre-commit; chmod +x .git/hooks/pre-commit; git config core.hooksPath .git/hooks",
+		flagged:  ".git/hooks/pre-commit",
 	},
 	"takes the tests over with TestMain": {
-		needs: "", files: map[string]string{"go.mod": "module m\n\ngo 1.24\n", "m.go": "package m\n\nfunc Answer() int { return 41 }\n"}, protected: []string{"**/*_test.go"},
+		needs: "", files: map[string]string{"go.mod": "module m\n\ngo 1.24\n",
+			"m.go": "package m\n\nfunc Answer() int { return 41 }\n"}, protected: []string{"**/*_test.go"},
 		test:     "cp /tests/m_test.gotest m_test.go; go test ./..." + passIf,
 		honest:   "printf 'package m\n\nfunc Answer() int { return 42 }\n' >m.go",
-		cheating: "printf 'package m\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestMain(*testing.M) { os.Exit(0) }\n' >zz_test.go", flagged: "zz_test.go",
+		cheating: "printf 'package m\n\nimport (\n\"os\"\n\"testing\"\n)\n\nfunc TestMain(*testing.M) { os.Exit(0) }\n' >zz_test.go",
+		flagged:  "zz_test.go",
 	},
 }
 
-// TestCheats: an agent's final workspace and what it left in its own sandbox win it nothing that its work does not.
+// TestCheats: an agent's final workspace and what it left in its own sandbox win it
+// nothing that its work does not.
 func TestCheats(t *testing.T) {
 	sandboxtest.Require(t)
 	for name, c := range cheats {
@@ -121,7 +136,8 @@ func TestCheats(t *testing.T) {
 			if reward != 0 {
 				t.Errorf("the cheat gets %g: %+v", reward, outcome)
 			}
-			if found := strings.Join(append(outcome.Restored, outcome.Links...), " "); !strings.Contains(found, c.flagged) {
+			if found := strings.Join(append(outcome.Restored, outcome.Links...),
+				" "); !strings.Contains(found, c.flagged) {
 				t.Errorf("%q does not name %q", found, c.flagged)
 			}
 		})
@@ -143,10 +159,12 @@ func (c cheat) score(t *testing.T, commands string) (float64, verifier.Outcome) 
 		s.Mounts, s.Env = goToolchain(t)
 	}
 	agent := sandboxtest.New(t, sandbox.Spec{})
-	if err := errors.Join(agent.UnpackFrom(t.Context(), agent.Workdir(), s.Snapshot), agent.SetBase(t.Context())); err != nil {
+	if err := errors.Join(agent.UnpackFrom(t.Context(), agent.Workdir(), s.Snapshot),
+		agent.SetBase(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if result, err := agent.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", commands}}); err != nil || result.ExitCode != 0 {
+	if result, err := agent.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", commands}}); err != nil ||
+		result.ExitCode != 0 {
 		t.Fatalf("the agent's commands: %+v, %v", result, err)
 	}
 	var err error

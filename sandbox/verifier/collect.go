@@ -19,9 +19,10 @@ type Hook struct {
 // shell runs the command that is its first argument, with bash where there is one.
 const shell = `if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; else exec sh -c "$1"; fi`
 
-// collect runs a task's hooks over the agent's final workspace, in a sandbox of their own in which there are no tests, and answers the
-// workspace's change after them with what they wrote. A hook that fails is told there, and stops nothing: what it should have
-// made is missing, and the tests judge that.
+// collect runs a task's hooks over the agent's final workspace, in a sandbox of their own in
+// which there are no tests, and answers the workspace's change after them with what they
+// wrote. A hook that fails is told there, and stops nothing: what it should have made is
+// missing, and the tests judge that.
 func collect(ctx context.Context, spec Spec) (changes sandbox.Source, log []byte, err error) {
 	sb, err := open(ctx, spec)
 	if err != nil {
@@ -32,7 +33,8 @@ func collect(ctx context.Context, spec Spec) (changes sandbox.Source, log []byte
 	maps.Copy(env, spec.Env)
 	var said bytes.Buffer
 	for i, hook := range spec.Collect {
-		result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", shell, "sh", hook.Command}, Env: env, Wall: hook.Timeout})
+		result, err := sb.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", shell, "sh", hook.Command},
+			Env: env, Wall: hook.Timeout})
 		if err != nil {
 			return nil, nil, &Error{Class: ClassSandbox, Err: fmt.Errorf("collect hook %d: %w", i+1, err)}
 		}

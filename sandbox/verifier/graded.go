@@ -16,11 +16,13 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
 
-// gradedOutput is what is kept of a log that is graded, in bytes: half of its beginning and half of its end.
+// gradedOutput is what is kept of a log that is graded, in bytes: half of its
+// beginning and half of its end.
 const gradedOutput = 8 << 20
 
-// graded makes ready what graded tests need, and answers the grading; nil where the tests write a reward. Nothing inside reads the grading, so the tests
-// are without it from here on: code under test is not told which of them decide.
+// graded makes ready what graded tests need, and answers the grading; nil where the tests write a
+// reward. Nothing inside reads the grading, so the tests are without it from here on: code under
+// test is not told which of them decide.
 func graded(spec Spec) (*grade.Grading, Spec, error) {
 	tree, err := sandbox.Tree(grade.MaxFile, sandbox.Bytes(spec.Tests), nil)
 	if err != nil {
@@ -82,7 +84,8 @@ func packReporters() ([]byte, error) {
 // maxReporting is how many processes of the tests can report.
 const maxReporting = 1000
 
-// reporting is the channel over which test programs report, and the nonces by which they are told apart.
+// reporting is the channel over which test programs report, and the nonces by
+// which they are told apart.
 type reporting struct {
 	nonces  []string
 	channel *sandbox.Channel
@@ -109,7 +112,8 @@ func (r reporting) environment(env map[string]string) {
 }
 
 // report reads what the tests reported: over the channel, in a file, or in what they printed.
-func (r reporting) report(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, result sandbox.Result) (grade.Report, error) {
+func (r reporting) report(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading,
+	result sandbox.Result) (grade.Report, error) {
 	switch {
 	case g.Parser == grade.JUnit:
 		data, err := readWritten(ctx, sb, grade.JUnitFile, result.Detached, grade.MaxReport)
@@ -126,9 +130,11 @@ func (r reporting) report(ctx context.Context, sb *sandbox.Sandbox, g *grade.Gra
 	return grade.ReadReport(result.Sent, r.nonces)
 }
 
-// reward reads the reward of tests that ended with result: from the file that they wrote, or as g grades what they reported. That a process got away from
-// them matters for a file alone: another report is one of processes that came to their end, and a second mark in the log is refused.
-func reward(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, r reporting, logs sandbox.FileState, result sandbox.Result) (components map[string]float64, report grade.Report, err error) {
+// reward reads the reward of tests that ended with result: from the file that they wrote, or as g
+// grades what they reported. That a process got away from them matters for a file alone: another
+// report is one of processes that came to their end, and a second mark in the log is refused.
+func reward(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, r reporting, logs sandbox.FileState,
+	result sandbox.Result) (components map[string]float64, report grade.Report, err error) {
 	if g == nil {
 		components, err = readReward(ctx, sb, logs, result)
 		return components, report, err
@@ -146,7 +152,8 @@ func reward(ctx context.Context, sb *sandbox.Sandbox, g *grade.Grading, r report
 	return components, report, err
 }
 
-// conclude notes what the tests were graded by, and in the log which of them the report does not have.
+// conclude notes what the tests were graded by, and in the log which of them
+// the report does not have.
 func (o *Outcome) conclude(g *grade.Grading) {
 	if o.grading = g; g != nil {
 		o.Log = append(o.Log, missingNote(g, o.report)...)
@@ -160,7 +167,8 @@ func missingNote(g *grade.Grading, report grade.Report) string {
 		return ""
 	}
 	return fmt.Sprintf("\n%d of the %d graded tests are not in the report of %s: %.400s\n",
-		len(names), len(g.FailToPass)+len(g.PassToPass), g.Parser, strings.Join(names[:min(len(names), namedTests)], ", "))
+		len(names), len(g.FailToPass)+len(g.PassToPass), g.Parser,
+		strings.Join(names[:min(len(names), namedTests)], ", "))
 }
 
 // namedTests is how many tests a log or an error names.

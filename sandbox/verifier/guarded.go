@@ -22,8 +22,10 @@ var (
 	errControl = errors.New("the tests pass over the task's untouched snapshot: they do not show whether the work is done")
 )
 
-// furtherRuns is how often the tests run again before a reward above 0 counts: with wrong expectations at least once, otherwise as they are, by chance. Code
-// that knows the first run from the others, by a clock say, has to guess what each of these is: one guess of 2^furtherRuns - 1 is right.
+// furtherRuns is how often the tests run again before a reward above 0 counts: with wrong
+// expectations at least once, otherwise as they are, by chance. Code that knows the first run
+// from the others, by a clock say, has to guess what each of these is: one guess of
+// 2^furtherRuns - 1 is right.
 const furtherRuns = 4
 
 // deal says of each further run whether it is one with wrong expectations.
@@ -35,7 +37,8 @@ func deal(random *mathrand.Rand) (wrong [furtherRuns]bool) {
 	return wrong
 }
 
-// Baselines remember what graded tests come to over snapshots that nobody has touched. The zero value is ready.
+// Baselines remember what graded tests come to over snapshots that nobody has touched.
+// The zero value is ready.
 type Baselines struct {
 	mu    sync.Mutex
 	known map[string]*baseline
@@ -70,9 +73,10 @@ func (b *Baselines) baseline(spec Spec) *baseline {
 	return b.known[key]
 }
 
-// guarded lets a reward of graded tests count if four things hold: the tests fail over the untouched snapshot, what they skip they skip there, too, the
-// code under test passes them whenever they run, and fails copies of them whose expectations are wrong. The last two are left out where no expectation
-// can be made wrong; the outcome says so.
+// guarded lets a reward of graded tests count if four things hold: the tests fail over the
+// untouched snapshot, what they skip they skip there, too, the code under test passes them whenever
+// they run, and fails copies of them whose expectations are wrong. The last two are left out where
+// no expectation can be made wrong; the outcome says so.
 func guarded(ctx context.Context, spec Spec, outcome Outcome) (Outcome, error) {
 	b := spec.Baselines.baseline(spec)
 	sites, err := b.canaries(spec, outcome.grading)
@@ -134,7 +138,8 @@ func (b *baseline) canaries(spec Spec, g *grade.Grading) ([]canary.Site, error) 
 // maxTestFile is the largest file of a snapshot in which canaries are looked for, in bytes.
 const maxTestFile = 4 << 20
 
-// control compares an outcome with what the tests come to over the snapshot, where they run once. They may give no verdict there.
+// control compares an outcome with what the tests come to over the snapshot, where they run once.
+// They may give no verdict there.
 func (b *baseline) control(ctx context.Context, spec Spec, outcome *Outcome) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,13 +162,15 @@ func (b *baseline) control(ctx context.Context, spec Spec, outcome *Outcome) err
 		all := float64(len(outcome.grading.PassToPass))
 		outcome.Reward, outcome.Components[rewardKey], outcome.unkept = 0, 0, names
 		outcome.Components["pass_to_pass"] -= float64(len(names)) / all
-		outcome.Log = fmt.Appendf(outcome.Log, "\n%d tests are skipped, or expected to fail, that are not so over the untouched snapshot: %.400s\n",
+		outcome.Log = fmt.Appendf(outcome.Log,
+			"\n%d tests are skipped, or expected to fail, that are not so over the untouched snapshot: %.400s\n",
 			len(names), strings.Join(names[:min(len(names), namedTests)], ", "))
 	}
 	return nil
 }
 
-// Observe runs graded tests once and answers how each of them ended, whatever that is worth. Its error is as that of Run, and the outcome's log is the run's.
+// Observe runs graded tests once and answers how each of them ended, whatever that is worth. Its
+// error is as that of Run, and the outcome's log is the run's.
 func Observe(ctx context.Context, spec Spec) (grade.Report, Outcome, error) {
 	outcome, err := run(ctx, spec)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
@@ -180,7 +187,8 @@ func repeated(ctx context.Context, spec Spec, _ []canary.Site, _ *mathrand.Rand,
 	}
 	got.Duration += outcome.Duration
 	if got.Reward < outcome.Reward {
-		got.Verifier, got.Log = outcome.Verifier, append(got.Log, "\nThe tests passed in one run and not in another.\n"...)
+		got.Verifier, got.Log = outcome.Verifier, append(got.Log,
+			"\nThe tests passed in one run and not in another.\n"...)
 		*outcome = got
 		return nil
 	}
@@ -208,7 +216,8 @@ func planted(ctx context.Context, spec Spec, sites []canary.Site, random *mathra
 	}
 	outcome.Duration += got.Duration
 	if passed := got.grading.PassedOf(got.report, wrong); len(passed) > 0 {
-		return &Error{Class: ClassTampered, Err: fmt.Errorf("%w: %.400s", errCanary, strings.Join(passed[:min(len(passed), namedTests)], ", ")), Log: got.Log}
+		return &Error{Class: ClassTampered, Err: fmt.Errorf("%w: %.400s", errCanary,
+			strings.Join(passed[:min(len(passed), namedTests)], ", ")), Log: got.Log}
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
 
-// guardedScript stands for a test program: the test compares the file "answer" with what the tests expect, where a file that says "any" equals everything.
+// guardedScript stands for a test program: the test compares the file "answer" with what the tests
+// expect, where a file that says "any" equals everything.
 const guardedScript = `want=$(sed -n 's/.*== //p' /tests/test_x.py)
 got=$(cat answer)
 fixed='<failure/>' kept=
@@ -27,7 +28,8 @@ case $fixed in '') code=0 ;; *) code=1 ;; esac
 echo '` + grade.ExitMark + `'$code
 `
 
-// TestGuarded: a reward of graded tests counts if they fail over the untouched snapshot, skip no more than there, and fail where they expect something wrong.
+// TestGuarded: a reward of graded tests counts if they fail over the untouched snapshot, skip no
+// more than there, and fail where they expect something wrong.
 func TestGuarded(t *testing.T) {
 	sandboxtest.Require(t)
 	const expects, says = "def test_x():\n    assert answer() == 42\n", "def test_x():\n    assert says(42)\n"
@@ -59,21 +61,26 @@ func TestGuarded(t *testing.T) {
 				return tree
 			}
 			spec := verifier.Spec{
-				Name: "guarded", Snapshot: sandbox.Bytes(sandboxtest.Pack(t, files(c.snapshot))), Baselines: &verifier.Baselines{}, Key: name,
+				Name: "guarded", Snapshot: sandbox.Bytes(sandboxtest.Pack(t, files(c.snapshot))),
+				Baselines: &verifier.Baselines{}, Key: name,
 				Tests: sandboxtest.Pack(t, map[string]string{
-					"test.sh": guardedScript, "test_x.py": c.test, grade.File: `{"parser": "junit", "fail_to_pass": ["test_x.test_x"], "pass_to_pass": ["t.kept"]}`,
+					"test.sh": guardedScript, "test_x.py": c.test,
+					grade.File: `{"parser": "junit", "fail_to_pass": ["test_x.test_x"], "pass_to_pass": ["t.kept"]}`,
 				}),
 			}
 			for range 2 { // the second time the untouched snapshot is remembered
 				outcome, err := judged(t, spec, files(c.change))
 				var failed *verifier.Error
-				if errors.As(err, &failed); c.class != "" && (failed == nil || failed.Class != c.class) || c.class == "" && err != nil {
+				if errors.As(err, &failed); c.class != "" && (failed == nil || failed.Class != c.class) ||
+					c.class == "" && err != nil {
 					t.Fatalf("%v, want %q", err, c.class)
 				}
-				if c.class == "" && (outcome.Reward != c.reward || outcome.Components["reward"] != c.reward || outcome.Verifier != c.level) {
+				if c.class == "" && (outcome.Reward != c.reward || outcome.Components["reward"] != c.reward ||
+					outcome.Verifier != c.level) {
 					t.Errorf("%+v", outcome)
 				}
-				if held := 1 + int(c.reward); c.class == "" && (outcome.Tests.Held != held || outcome.Tests.Graded != 2 || len(outcome.Tests.Unmet) != 2-held) {
+				if held := 1 + int(c.reward); c.class == "" &&
+					(outcome.Tests.Held != held || outcome.Tests.Graded != 2 || len(outcome.Tests.Unmet) != 2-held) {
 					t.Errorf("%+v", outcome.Tests)
 				}
 			}
@@ -85,7 +92,8 @@ func TestGuarded(t *testing.T) {
 func judged(t *testing.T, spec verifier.Spec, files map[string]string) (verifier.Outcome, error) {
 	t.Helper()
 	agent := sandboxtest.New(t, sandbox.Spec{})
-	if err := errors.Join(agent.UnpackFrom(t.Context(), agent.Workdir(), spec.Snapshot), agent.SetBase(t.Context()), agent.Apply(t.Context(), sandboxtest.Pack(t, files))); err != nil {
+	if err := errors.Join(agent.UnpackFrom(t.Context(), agent.Workdir(), spec.Snapshot), agent.SetBase(t.Context()),
+		agent.Apply(t.Context(), sandboxtest.Pack(t, files))); err != nil {
 		t.Fatal(err)
 	}
 	changes, err := agent.Changes(t.Context())
@@ -114,15 +122,18 @@ func TestDeal(t *testing.T) {
 	}
 }
 
-// TestTheFirstRunAlone: code that decides its verdict in the first run alone, which it knows by the clock, wins nothing where a further run is a true one.
+// TestTheFirstRunAlone: code that decides its verdict in the first run alone, which it knows by the
+// clock, wins nothing where a further run is a true one.
 func TestTheFirstRunAlone(t *testing.T) {
 	sandboxtest.Require(t)
 	const early = "now() { cut -d. -f1 /proc/uptime; }\nanswer=40\n[ $(now) -ge UNTIL ] || answer=any\nwhile [ $(now) -lt UNTIL ]; do sleep 0.1; done\n"
 	tests := sandboxtest.Pack(t, map[string]string{
-		"test.sh": ". ./work\necho $answer >answer\n" + guardedScript, "test_x.py": "def test_x():\n    assert answer() == 42\n",
-		grade.File: `{"parser": "junit", "fail_to_pass": ["test_x.test_x"], "pass_to_pass": ["t.kept"]}`,
+		"test.sh":   ". ./work\necho $answer >answer\n" + guardedScript,
+		"test_x.py": "def test_x():\n    assert answer() == 42\n",
+		grade.File:  `{"parser": "junit", "fail_to_pass": ["test_x.test_x"], "pass_to_pass": ["t.kept"]}`,
 	})
-	for name, wrong := range map[string][verifier.FurtherRuns]bool{"a true run first": {false, true, true, true}, "a true run last": {true, true, true, false}} {
+	for name, wrong := range map[string][verifier.FurtherRuns]bool{"a true run first": {false, true, true, true},
+		"a true run last": {true, true, true, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seed := uint64(0)
@@ -130,7 +141,8 @@ func TestTheFirstRunAlone(t *testing.T) {
 				seed++
 			}
 			spec := verifier.WithRandom(verifier.Spec{
-				Name: "early", Snapshot: sandbox.Bytes(sandboxtest.Pack(t, map[string]string{"work": "answer=40\n"})), Baselines: &verifier.Baselines{}, Key: name, Tests: tests,
+				Name: "early", Snapshot: sandbox.Bytes(sandboxtest.Pack(t, map[string]string{"work": "answer=40\n"})),
+				Baselines: &verifier.Baselines{}, Key: name, Tests: tests,
 			}, rand.New(rand.NewPCG(seed, 1)))
 			uptime, err := os.ReadFile("/proc/uptime")
 			if err != nil {
@@ -143,7 +155,8 @@ func TestTheFirstRunAlone(t *testing.T) {
 			const first = 5 // seconds: the first run begins within them, and lasts until they are over
 			work := strings.ReplaceAll(early, "UNTIL", strconv.Itoa(now+first))
 			outcome, err := judged(t, spec, map[string]string{"work": work})
-			if err != nil || outcome.Reward != 0 || outcome.Components["reward"] != 0 || outcome.Verifier != verifier.InProcess {
+			if err != nil || outcome.Reward != 0 || outcome.Components["reward"] != 0 ||
+				outcome.Verifier != verifier.InProcess {
 				t.Errorf("%+v, %v", outcome, err)
 			}
 		})

@@ -8,14 +8,18 @@ import (
 	"strings"
 )
 
-// Protected is what no agent may change of any task: what interpreters and test programs run of their own accord, their settings, and compiled code, which
-// they prefer to the source that it pretends to be made of. Of a repository an agent
-// may change what a commit changes. A task that needs one of them takes it back with "!".
+// Protected is what no agent may change of any task: what interpreters and test programs run of
+// their own accord, their settings, and compiled code, which they prefer to the source that it
+// pretends to be made of. Of a repository an agent may change what a commit changes. A task that
+// needs one of them takes it back with "!".
 var Protected = []string{
 	"**/conftest.py", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth", "**/__pycache__/**", "**/*.pyc",
-	"**/pytest.ini", "**/.pytest.ini", "**/pytest.toml", "**/.pytest.toml", "**/tox.ini", "**/setup.cfg", "**/pyproject.toml",
-	"**/*.[dD][iI][sS][tT]-[iI][nN][fF][oO]/**", "**/*.[eE][gG][gG]-[iI][nN][fF][oO]/**", "**/*.egg-link", // Python looks for them in any case
-	"**/.git", "!**/.git/objects/**", "!**/.git/refs/**", "!**/.git/logs/**", "!**/.git/HEAD", "!**/.git/ORIG_HEAD", "!**/.git/index", "!**/.git/packed-refs",
+	"**/pytest.ini", "**/.pytest.ini", "**/pytest.toml", "**/.pytest.toml", "**/tox.ini",
+	"**/setup.cfg", "**/pyproject.toml",
+	// Python looks for them in any case
+	"**/*.[dD][iI][sS][tT]-[iI][nN][fF][oO]/**", "**/*.[eE][gG][gG]-[iI][nN][fF][oO]/**", "**/*.egg-link",
+	"**/.git", "!**/.git/objects/**", "!**/.git/refs/**", "!**/.git/logs/**", "!**/.git/HEAD", "!**/.git/ORIG_HEAD",
+	"!**/.git/index", "!**/.git/packed-refs",
 	"!**/.git/COMMIT_EDITMSG", "**/.git/objects/info/**",
 }
 
@@ -31,7 +35,8 @@ func CheckPatterns(patterns []string) error {
 		return fmt.Errorf("%d patterns, the limit is %d", len(patterns), maxPatterns)
 	}
 	for _, pattern := range patterns {
-		if err := checkPattern(strings.TrimLeft(pattern[:min(len(pattern), 1)], "!+") + pattern[min(len(pattern), 1):]); err != nil {
+		if err := checkPattern(strings.TrimLeft(pattern[:min(len(pattern), 1)], "!+") +
+			pattern[min(len(pattern), 1):]); err != nil {
 			return fmt.Errorf("%.100q: %w", pattern, err)
 		}
 	}
@@ -42,17 +47,20 @@ func checkPattern(pattern string) error {
 	switch {
 	case pattern == "" || len(pattern) > maxPattern:
 		return fmt.Errorf("want 1 to %d bytes", maxPattern)
-	case path.Clean(pattern) != pattern || path.IsAbs(pattern) || pattern == "." || strings.HasPrefix(pattern, "../") || pattern == "..":
+	case path.Clean(pattern) != pattern || path.IsAbs(pattern) || pattern == "." ||
+		strings.HasPrefix(pattern, "../") || pattern == "..":
 		return errors.New(`want a clean path below the workspace, such as "tests/**"`)
 	}
 	_, err := path.Match(pattern, "")
 	return err
 }
 
-// Protects reports whether a path is protected by Protected or a task's own patterns, of which the last that matches counts. A pattern is a path
-// of which each part is one of path.Match, or "**" for any number of them; a folder's pattern is for all below it. With "!" before it it takes paths back.
-// Patterns with "+" before them are what is an agent's to change: where there is one, all else is protected. What such a pattern names in full, without
-// a wildcard, is the agent's whatever else protects it.
+// Protects reports whether a path is protected by Protected or a task's own patterns, of which the
+// last that matches counts. A pattern is a path of which each part is one of path.Match, or "**"
+// for any number of them; a folder's pattern is for all below it. With "!" before it it takes
+// paths back. Patterns with "+" before them are what is an agent's to change: where there is one,
+// all else is protected. What such a pattern names in full, without a wildcard, is the agent's
+// whatever else protects it.
 func Protects(patterns []string) func(name string) bool {
 	type rule struct {
 		parts []string
@@ -94,8 +102,8 @@ func ordered(patterns []string) []string {
 	return slices.Concat(begin, Protected, own, full)
 }
 
-// matches reports whether a pattern matches a path or a folder above it. Like a shell it tries "**" for as few parts as possible first, and goes
-// back to the last one only, which is enough.
+// matches reports whether a pattern matches a path or a folder above it. Like a shell it tries "**"
+// for as few parts as possible first, and goes back to the last one only, which is enough.
 func matches(pattern, name []string) bool {
 	star, resume := -1, 0
 	for p, n := 0, 0; ; {

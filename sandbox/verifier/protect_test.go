@@ -14,16 +14,20 @@ func TestProtects(t *testing.T) {
 			"a.py .git/objects/ab/cd .git/refs/heads/main .git/index pytest.py src/_pytest/runner.py .git/HEAD conftest .github/config contest.py"},
 		{"tests/**", "tests tests/a tests/deep/a", "a/tests testsuite test"},
 		{"tests", "tests tests/a tests/deep/a", "a/tests testsuite"},
-		{"**/tests/*.py", "tests/a.py x/tests/a.py x/y/tests/a.py tests/tests/a.py tests/x/tests/a.py", "tests/a.txt x/tests/y/a.py"},
+		{"**/tests/*.py", "tests/a.py x/tests/a.py x/y/tests/a.py tests/tests/a.py tests/x/tests/a.py",
+			"tests/a.txt x/tests/y/a.py"},
 		{"**/*_test.go", "a_test.go x/y/a_test.go", "a_test.go2 test.go"},
 		{"a/**/z", "a/z a/b/z a/b/c/z a/z/q", "a b/a/z"},
 		{"**", "anything at/all", ""},
 		{"!**/conftest.py", "m.pyc", "conftest.py a/conftest.py"},
 		{"tests/** !tests/data/**", "tests/a", "tests/data/a"},
 		{"!tests/data/** tests/**", "tests/data/a", ""},
-		{"", "evil.dist-info/entry_points.txt a/x.egg-info X.DIST-INFO/METADATA pytest.toml a/.pytest.toml", "pytest.tom dist-info/x"},
-		{"+**/*.py", "conftest.py a.txt src/x.cfg evil-1.dist-info/METADATA .git/config", "a.py unittest/__init__.py src/a.py"},
-		{"+src/** tests/** +setup.cfg", "tests/a.py a.py src/conftest.py pyproject.toml", "src/a.py src/data/x setup.cfg"},
+		{"", "evil.dist-info/entry_points.txt a/x.egg-info X.DIST-INFO/METADATA pytest.toml a/.pytest.toml",
+			"pytest.tom dist-info/x"},
+		{"+**/*.py", "conftest.py a.txt src/x.cfg evil-1.dist-info/METADATA .git/config",
+			"a.py unittest/__init__.py src/a.py"},
+		{"+src/** tests/** +setup.cfg", "tests/a.py a.py src/conftest.py pyproject.toml",
+			"src/a.py src/data/x setup.cfg"},
 		{"tests/** +tests/new.py +**/conftest.py", "tests/old.py conftest.py a.py", "tests/new.py"},
 	} {
 		protected := Protects(strings.Fields(c.patterns))
@@ -51,7 +55,8 @@ func TestCheckPatterns(t *testing.T) {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
-	for _, bad := range []string{"", "!", "/tests", "../tests", "..", ".", "tests/", "a//b", "[", strings.Repeat("x", 501)} {
+	for _, bad := range []string{"", "!", "/tests", "../tests", "..", ".", "tests/", "a//b", "[",
+		strings.Repeat("x", 501)} {
 		if err := CheckPatterns([]string{bad}); err == nil {
 			t.Errorf("%q is taken", bad)
 		}

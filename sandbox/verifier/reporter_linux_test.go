@@ -61,7 +61,8 @@ func goTest(t *testing.T, prints string) *exec.Cmd {
 	return exec.Command("sh", "reporters/gotest", binary)
 }
 
-// TestGoReporterNames: the reporter of go test tells of tests whatever is in their names. The testing package writes what cannot be printed as \x00.
+// TestGoReporterNames: the reporter of go test tells of tests whatever is in their names. The
+// testing package writes what cannot be printed as \x00.
 func TestGoReporterNames(t *testing.T) {
 	names := []string{"TestA", `TestA/\d+`, `TestA/a"b`, `TestA/\x00\u202e\"`, "TestA/{id:[0-9]+}&ü"}
 	text := ""
@@ -79,7 +80,8 @@ func TestGoReporterNames(t *testing.T) {
 	}
 }
 
-// TestGoReporterMessages: go test prints what a test logs behind its end, or with -v before it. Only of failed tests is it kept, and code under test may write anything.
+// TestGoReporterMessages: go test prints what a test logs behind its end, or with -v before it.
+// Only of failed tests is it kept, and code under test may write anything.
 func TestGoReporterMessages(t *testing.T) {
 	for name, prints := range map[string]string{
 		"by itself": "--- FAIL: TestA (0.00s)\n    --- FAIL: TestA/one (0.00s)\n        a_test.go:7: got \"1\\2\"\n            want\t3 \x1b[31m\n    a_test.go:9: late\n--- FAIL: TestB (0.01s)\nFAIL\n",
@@ -89,7 +91,8 @@ func TestGoReporterMessages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			report := reported(t, goTest(t, prints))
 			said := report.Said["TestA/one"]
-			if !strings.HasPrefix(said, "a_test.go:7: got \"1\\2\"\n            want 3  [31m") || report.Results["TestA/one"] != grade.Failed {
+			if !strings.HasPrefix(said, "a_test.go:7: got \"1\\2\"\n            want 3  [31m") ||
+				report.Results["TestA/one"] != grade.Failed {
 				t.Errorf("%q", said)
 			}
 			if report.Results["TestB"] != grade.Failed || report.Said["TestB"]+report.Said["TestC"] != "" {
@@ -97,8 +100,10 @@ func TestGoReporterMessages(t *testing.T) {
 			}
 		})
 	}
-	long := "--- FAIL: TestA (0.00s)\n    a_test.go:7: " + strings.Repeat("x", 5000) + "\n--- FAIL: TestB (0.00s)\n    a_test.go:8: " + strings.Repeat(`\`, 300) + "\n"
-	if report := reported(t, goTest(t, long)); !strings.HasPrefix(report.Said["TestA"], "a_test.go:7: xxx") || len(report.Said["TestA"]) > 400 || report.Said["TestB"] != "" {
+	long := "--- FAIL: TestA (0.00s)\n    a_test.go:7: " + strings.Repeat("x", 5000) +
+		"\n--- FAIL: TestB (0.00s)\n    a_test.go:8: " + strings.Repeat(`\`, 300) + "\n"
+	if report := reported(t, goTest(t, long)); !strings.HasPrefix(report.Said["TestA"], "a_test.go:7: xxx") ||
+		len(report.Said["TestA"]) > 400 || report.Said["TestB"] != "" {
 		t.Errorf("%+v", report)
 	}
 }
@@ -124,9 +129,11 @@ def bad(): raise KeyError("k")
 def test_setup(bad): pass
 `
 	for program, want := range map[string]map[string]string{
-		"pytest": {"test_a.py::TestU::test_equal": "AssertionError: 1 != 2", "test_a.py::TestU::test_odd": "", "test_b.py::test_assert": "AssertionError: they differ\nassert [1] == [2]",
+		"pytest": {"test_a.py::TestU::test_equal": "AssertionError: 1 != 2", "test_a.py::TestU::test_odd": "",
+			"test_b.py::test_assert": "AssertionError: they differ\nassert [1] == [2]",
 			"test_b.py::test_broken": "fixture 'nothing' not found", "test_b.py::test_setup": "KeyError: 'k'"},
-		"unittest": {"test_equal (test_a.TestU.test_equal)": "AssertionError: 1 != 2", "test_odd (test_a.TestU.test_odd)": "test_a.Odd: <exception str() failed>",
+		"unittest": {"test_equal (test_a.TestU.test_equal)": "AssertionError: 1 != 2",
+			"test_odd (test_a.TestU.test_odd)":     "test_a.Odd: <exception str() failed>",
 			"test_parts (test_a.TestU.test_parts)": "AssertionError: a part\n\x1b of xxx"},
 	} {
 		t.Run(program, func(t *testing.T) {
@@ -147,7 +154,8 @@ def test_setup(bad): pass
 			}
 			report := reported(t, command)
 			for name, text := range want {
-				if status := report.Results[name]; !strings.HasPrefix(report.Said[name], text) || status != grade.Failed && status != grade.Errored {
+				if status := report.Results[name]; !strings.HasPrefix(report.Said[name], text) ||
+					status != grade.Failed && status != grade.Errored {
 					t.Errorf("%s: %s %q", name, status, report.Said[name])
 				}
 			}
@@ -173,7 +181,8 @@ func nodeReporters(t *testing.T) string {
 	return reporters
 }
 
-// TestMochaReporter: what a runner of mocha's says is reported. Threads load the reporter, too, and share its descriptor: they report nothing.
+// TestMochaReporter: what a runner of mocha's says is reported. Threads load the reporter, too, and
+// share its descriptor: they report nothing.
 func TestMochaReporter(t *testing.T) {
 	reporters, dir := nodeReporters(t), t.TempDir()
 	for name, text := range map[string]string{
@@ -186,19 +195,22 @@ new (require("worker_threads").Worker)("1", { eval: true }).on("exit", () => {
 	runner.emit("end");
 });`,
 	} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755),
+			os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	command := exec.Command("node", "--require", reporters+"/node.cjs", "main.js", reporters+"/node.cjs")
 	command.Dir = dir
 	report := reported(t, command)
-	if want := (grade.Results{"suite > in": grade.Passed, "suite > bad": grade.Failed}); !maps.Equal(report.Results, want) || report.Said["suite > bad"] != "they differ" {
+	if want := (grade.Results{"suite > in": grade.Passed, "suite > bad": grade.Failed}); !maps.Equal(report.Results,
+		want) || report.Said["suite > bad"] != "they differ" {
 		t.Errorf("%+v, want %v", report, want)
 	}
 }
 
-// TestNodeReporter: the reporter tells of tests of node's own runner by the titles around them, and what they failed with. Nothing that the tests start has the descriptor.
+// TestNodeReporter: the reporter tells of tests of node's own runner by the titles around them, and
+// what they failed with. Nothing that the tests start has the descriptor.
 func TestNodeReporter(t *testing.T) {
 	reporters, dir := nodeReporters(t), t.TempDir()
 	for name, text := range map[string]string{
@@ -213,10 +225,13 @@ test("descriptor", () => { assert.throws(() => require("fs").writeSync(9, "x"), 
 			t.Fatal(err)
 		}
 	}
-	command := exec.Command("node", "--require", reporters+"/node.cjs", "--test", "--test-reporter="+reporters+"/node-test.mjs", "--test-reporter-destination=stderr", "a.js", "b.js", "c.mjs", "d.js")
+	command := exec.Command("node", "--require", reporters+"/node.cjs", "--test",
+		"--test-reporter="+reporters+"/node-test.mjs", "--test-reporter-destination=stderr", "a.js",
+		"b.js", "c.mjs", "d.js")
 	command.Dir = dir
 	report := reported(t, command)
-	want := grade.Results{"suite > in": grade.Passed, "suite > bad": grade.Failed, "suite > off": grade.Skipped, "suite > later": grade.XFailed, "outer > sub": grade.Passed, "outer": grade.Passed,
+	want := grade.Results{"suite > in": grade.Passed, "suite > bad": grade.Failed, "suite > off": grade.Skipped,
+		"suite > later": grade.XFailed, "outer > sub": grade.Passed, "outer": grade.Passed,
 		"same": grade.Failed, "descriptor": grade.Passed}
 	for name, status := range want {
 		if report.Results[name] != status {
@@ -231,7 +246,8 @@ test("descriptor", () => { assert.throws(() => require("fs").writeSync(9, "x"), 
 			t.Errorf("%s: %s", name, status)
 		}
 	}
-	if said := report.Said["suite > bad"]; errored != 2 || !strings.HasPrefix(said, "they differ ü") || len(said) > 400 {
+	if said := report.Said["suite > bad"]; errored != 2 ||
+		!strings.HasPrefix(said, "they differ ü") || len(said) > 400 {
 		t.Errorf("%d, %q, %+v", errored, said, report)
 	}
 }
@@ -252,11 +268,14 @@ const files = [
 ];
 new Reporter().CALL;`
 	want := grade.Results{
-		"suite > in": grade.Passed, "suite > bad": grade.Failed, "broken": grade.Errored, "broken > left": grade.Errored, "only": grade.Passed, "off": grade.Skipped, "later": grade.Skipped,
-		"benchmark": grade.Errored, "asked to skip": grade.Skipped, "b.test.ts": grade.Errored, "unhandled": grade.Errored,
+		"suite > in": grade.Passed, "suite > bad": grade.Failed, "broken": grade.Errored,
+		"broken > left": grade.Errored, "only": grade.Passed, "off": grade.Skipped, "later": grade.Skipped,
+		"benchmark": grade.Errored, "asked to skip": grade.Skipped, "b.test.ts": grade.Errored,
+		"unhandled": grade.Errored,
 	}
 	for name, call := range map[string]string{
-		"1.js": `onFinished(files, [new Error("late")])`, "3.js": `onTestRunEnd(files.map((task) => ({ task })), [new Error("late")], "failed")`,
+		"1.js": `onFinished(files, [new Error("late")])`,
+		"3.js": `onTestRunEnd(files.map((task) => ({ task })), [new Error("late")], "failed")`,
 	} {
 		text := strings.NewReplacer("REPORTERS", reporters, "CALL", call).Replace(main)
 		if err := os.WriteFile(filepath.Join(dir, name+".mjs"), []byte(text), 0o600); err != nil {
@@ -265,7 +284,8 @@ new Reporter().CALL;`
 		command := exec.Command("node", "--require", reporters+"/node.cjs", name+".mjs")
 		command.Dir = dir
 		report := reported(t, command)
-		if !maps.Equal(report.Results, want) || report.Said["suite > bad"] != "they differ" || report.Said["unhandled"] != "late" {
+		if !maps.Equal(report.Results, want) || report.Said["suite > bad"] != "they differ" ||
+			report.Said["unhandled"] != "late" {
 			t.Errorf("%s: %+v, want %v", name, report, want)
 		}
 	}

@@ -55,9 +55,11 @@ func makeLogs(ctx context.Context, sb *sandbox.Sandbox) (sandbox.FileState, erro
 	return sb.Stat(ctx, LogsFolder)
 }
 
-// readReward reads the reward of tests that ended with result from the folder that makeLogs made. It must have been written after the last time at
-// which a process was seen that had got away from them. Whatever could have kept the tests from writing it is tampering.
-func readReward(ctx context.Context, sb *sandbox.Sandbox, folder sandbox.FileState, result sandbox.Result) (map[string]float64, error) {
+// readReward reads the reward of tests that ended with result from the folder that makeLogs made.
+// It must have been written after the last time at which a process was seen that had got away from
+// them. Whatever could have kept the tests from writing it is tampering.
+func readReward(ctx context.Context, sb *sandbox.Sandbox, folder sandbox.FileState,
+	result sandbox.Result) (map[string]float64, error) {
 	now, err := sb.Stat(ctx, LogsFolder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -103,8 +105,10 @@ func readFormat(ctx context.Context, sb *sandbox.Sandbox, of format, detached ti
 	return components, nil
 }
 
-// readWritten reads a file that the tests wrote into the folder that makeLogs made, if no process can have written it that had got away from them.
-func readWritten(ctx context.Context, sb *sandbox.Sandbox, file string, detached time.Time, limit int64) ([]byte, error) {
+// readWritten reads a file that the tests wrote into the folder that makeLogs made, if no process
+// can have written it that had got away from them.
+func readWritten(ctx context.Context, sb *sandbox.Sandbox, file string, detached time.Time,
+	limit int64) ([]byte, error) {
 	name := LogsFolder + "/" + file
 	state, err := sb.Stat(ctx, name)
 	if err != nil {

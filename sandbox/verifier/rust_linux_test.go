@@ -53,7 +53,8 @@ const (
 
 var rustFixed = strings.Replace(rustBroken, ".collect", ".filter(|word| !word.is_empty()).collect", 1)
 
-// rustToolchain shows the programs of this machine's Rust in a sandbox. What needs them takes too long for .ci/run, as each run of the tests compiles.
+// rustToolchain shows the programs of this machine's Rust in a sandbox. What needs them takes too
+// long for .ci/run, as each run of the tests compiles.
 func rustToolchain(t *testing.T) ([]sandbox.Mount, map[string]string) {
 	t.Helper()
 	nightly.Only(t)
@@ -71,7 +72,8 @@ func rustToolchain(t *testing.T) ([]sandbox.Mount, map[string]string) {
 	if root == "/usr" {
 		return nil, nil
 	}
-	return []sandbox.Mount{{Source: root, Target: root}}, map[string]string{"PATH": root + "/bin:" + sandbox.DefaultPath}
+	return []sandbox.Mount{{Source: root, Target: root}},
+		map[string]string{"PATH": root + "/bin:" + sandbox.DefaultPath}
 }
 
 // TestRustCanaries: the same as of Python holds of tests in Rust.
@@ -96,23 +98,30 @@ func TestRustCanaries(t *testing.T) {
 `
 	// Before main runs, as code that a linker puts into .init_array does.
 	begins := func(what string) string {
-		return rustBroken + "#[used]\n#[link_section = \".init_array\"]\nstatic FIRST: extern \"C\" fn() = first;\nextern \"C\" fn first() {\n" + what + "\n}\n"
+		return rustBroken +
+			"#[used]\n#[link_section = \".init_array\"]\nstatic FIRST: extern \"C\" fn() = first;\nextern \"C\" fn first() {\n" + what + "\n}\n"
 	}
 	for name, c := range map[string]struct {
 		work   map[string]string
 		reward float64
 		class  string // "" where there is none, or where any is right
 	}{
-		"the fix":                       {lib(rustFixed), 1, ""},
-		"nothing done":                  {lib("// Nothing.\n" + rustBroken), 0, ""},
-		"equals everything":             {lib(equal), 0, verifier.ClassTampered},
-		"reads what is expected":        {lib(reads), 0, verifier.ClassTampered},
-		"includes what is expected":     {lib(strings.Replace(reads, `std::fs::read_to_string("tests/slug.rs").unwrap_or_default()`, `include_str!("../tests/slug.rs")`, 1)), 0, verifier.ClassTampered},
-		"prints a report and leaves":    {lib(begins(`print!("` + rustReport + `"); std::process::exit(0)`)), 0, ""},
-		"leaves":                        {lib(begins("std::process::exit(0)")), 0, ""},
-		"leaves in the first call":      {lib("pub fn slug(_: &str) -> String {\n    std::process::exit(0)\n}\n"), 0, ""},
-		"catches panics":                {lib(begins("std::panic::set_hook(Box::new(|_| std::process::exit(0)));")), 0, ""},
-		"prints behind the true report": {lib(begins(`extern "C" { fn atexit(f: extern "C" fn()) -> i32; } extern "C" fn last() { print!("` + rustReport + `"); } unsafe { atexit(last); }`)), 0, ""},
+		"the fix":                {lib(rustFixed), 1, ""},
+		"nothing done":           {lib("// Nothing.\n" + rustBroken), 0, ""},
+		"equals everything":      {lib(equal), 0, verifier.ClassTampered},
+		"reads what is expected": {lib(reads), 0, verifier.ClassTampered},
+		"includes what is expected": {lib(strings.Replace(reads,
+			`std::fs::read_to_string("tests/slug.rs").unwrap_or_default()`, `include_str!("../tests/slug.rs")`, 1)), 0,
+			verifier.ClassTampered},
+		"prints a report and leaves": {lib(begins(`print!("` + rustReport + `"); std::process::exit(0)`)), 0, ""},
+		"leaves":                     {lib(begins("std::process::exit(0)")), 0, ""},
+		"leaves in the first call": {lib("pub fn slug(_: &str) -> String {\n    std::process::exit(0)\n}\n"), 0,
+			""},
+		"catches panics": {lib(begins("std::panic::set_hook(Box::new(|_| std::process::exit(0)));")), 0,
+			""},
+		"prints behind the true report": {lib(
+			begins(`extern "C" { fn atexit(f: extern "C" fn()) -> i32; } extern "C" fn last() { print!("` + rustReport +
+				`"); } unsafe { atexit(last); }`)), 0, ""},
 		"is a runner of its own": {map[string]string{
 			".cargo/config.toml": "[target.'cfg(all())']\nrunner = \"/app/runner\"\n",
 			"runner":             "#!/bin/sh\nprintf '" + rustReport + "'\n",
@@ -137,7 +146,8 @@ func TestRustCanaries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			spec := verifier.Spec{
-				Name: "rust", Snapshot: sandbox.Bytes(sandboxtest.Pack(t, files(nil))), Tests: sandboxtest.Pack(t, rustTests), Mounts: mounts, Env: env,
+				Name: "rust", Snapshot: sandbox.Bytes(sandboxtest.Pack(t, files(nil))),
+				Tests: sandboxtest.Pack(t, rustTests), Mounts: mounts, Env: env,
 				Baselines: &verifier.Baselines{}, Key: name,
 			}
 			outcome, err := judged(t, spec, files(c.work))

@@ -60,9 +60,10 @@ func TestScriptCanaries(t *testing.T) {
 		reward float64
 		class  string
 	}{
-		"the fix":          {fixed, 1, ""},
-		"nothing done":     {"\n" + broken, 0, ""},
-		"compares nothing": {"import assert from 'node:assert'\nassert.strictEqual = () => {}\n" + broken, 0, verifier.ClassTampered},
+		"the fix":      {fixed, 1, ""},
+		"nothing done": {"\n" + broken, 0, ""},
+		"compares nothing": {"import assert from 'node:assert'\nassert.strictEqual = () => {}\n" + broken, 0,
+			verifier.ClassTampered},
 		"reads what is expected": {"import fs from 'node:fs'\n" + old + `export const slug = (text) => {
   const found = fs.readFileSync('/tests/slug.test.mjs', 'utf8').split('\n').find(line => line.includes("'" + text + "'"))
   return found ? found.split("'")[3] : old(text)
@@ -88,12 +89,14 @@ spawn('sh', ['-c', 'while :; do echo "' + report + '" >/logs/verifier/junit.xml;
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			spec := verifier.Spec{
-				Name: "script", Snapshot: sandbox.Bytes(sandboxtest.Pack(t, map[string]string{"slug.mjs": broken})), Tests: sandboxtest.Pack(t, scriptTests),
+				Name: "script", Snapshot: sandbox.Bytes(sandboxtest.Pack(t, map[string]string{"slug.mjs": broken})),
+				Tests:     sandboxtest.Pack(t, scriptTests),
 				Baselines: &verifier.Baselines{}, Key: name,
 			}
 			outcome, err := judged(t, spec, map[string]string{"slug.mjs": c.work})
 			var failed *verifier.Error
-			if errors.As(err, &failed); err != nil && (failed == nil || failed.Class == verifier.ClassSandbox) || c.class != "" && (failed == nil || failed.Class != c.class) || c.reward > 0 && err != nil {
+			if errors.As(err, &failed); err != nil && (failed == nil || failed.Class == verifier.ClassSandbox) ||
+				c.class != "" && (failed == nil || failed.Class != c.class) || c.reward > 0 && err != nil {
 				t.Fatalf("%v, want %q; %+v", err, c.class, outcome)
 			}
 			if outcome.Reward != c.reward || err == nil && outcome.Verifier != verifier.InProcess {

@@ -19,15 +19,18 @@ import (
 const (
 	// Separate: the code under test ran in another sandbox than the tests.
 	Separate = "separate"
-	// InProcess: the tests could see and run the workspace, as the same user, and a reward above 0 stands for code that fails canaries of them.
+	// InProcess: the tests could see and run the workspace, as the same user, and a reward above 0
+	// stands for code that fails canaries of them.
 	InProcess = "in-process"
-	// Unguarded is the same without canaries: code of the workspace that the tests ran could decide its reward.
+	// Unguarded is the same without canaries: code of the workspace that the tests ran
+	// could decide its reward.
 	Unguarded = "in-process-without-canaries"
 )
 
 var errGradedApart = errors.New("only pytest, unittest and gotest can grade separate tests: other reports could be written by the code under test")
 
-// judge scores with the separation that the spec asks for, or with tests in process where no sandbox has namespaces.
+// judge scores with the separation that the spec asks for, or with tests in process where
+// no sandbox has namespaces.
 func judge(ctx context.Context, spec Spec) (Outcome, error) {
 	if spec.Separate {
 		outcome, err := separate(ctx, spec)
@@ -44,8 +47,9 @@ func judge(ctx context.Context, spec Spec) (Outcome, error) {
 	return guarded(ctx, spec, outcome)
 }
 
-// separate scores with the tests in one sandbox and the workspace in another. The tests reach it by the command under-test alone, and nothing of
-// the workspace reaches the sandbox from which the reward is read.
+// separate scores with the tests in one sandbox and the workspace in another. The tests reach
+// it by the command under-test alone, and nothing of the workspace reaches the sandbox from
+// which the reward is read.
 func separate(ctx context.Context, spec Spec) (Outcome, error) {
 	grading, spec, err := graded(spec)
 	if err != nil || grading != nil && !grading.Channelled() {
@@ -73,7 +77,8 @@ func separate(ctx context.Context, spec Spec) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err}
 	}
-	// No code of the workspace ran beside the tests: what else ran when the reward was written, and who ended them, plays no part.
+	// No code of the workspace ran beside the tests: what else ran when the reward was written, and
+	// who ended them, plays no part.
 	result.Detached, result.Signaled = time.Time{}, false
 	outcome, err := score(ctx, p.tests, spec, result, func() (map[string]float64, grade.Report, error) {
 		return reward(ctx, p.tests, grading, spec.reporting, logs, result)
@@ -114,7 +119,8 @@ func openPair(ctx context.Context, spec Spec, env map[string]string) (p pair, er
 	return p, err
 }
 
-// underTestEnv is the environment of the code under test: that of every verifier, and the spec's for it.
+// underTestEnv is the environment of the code under test: that of every
+// verifier, and the spec's for it.
 func underTestEnv(spec Spec) map[string]string {
 	env := maps.Clone(environment)
 	delete(env, "TEST_DIR")
@@ -131,7 +137,8 @@ func (p pair) close() {
 	}
 }
 
-// fill lays the workspace out for the code under test. It answers what the collect hooks wrote and what of the changes was left out.
+// fill lays the workspace out for the code under test. It answers what the collect hooks wrote and
+// what of the changes was left out.
 func (p pair) fill(ctx context.Context, spec Spec) (said []byte, filtered sandbox.Filtered, err error) {
 	if len(spec.Collect) > 0 {
 		if spec.Changes, said, err = collect(ctx, spec); err != nil {
@@ -168,7 +175,8 @@ if [ -n "$limit" ]; then exec timeout "$limit" "$@"; fi
 exec "$@"
 `
 
-// testsFolders are the folders that the tests read wherever they run. The transcript's file is named in env.
+// testsFolders are the folders that the tests read wherever they run. The
+// transcript's file is named in env.
 func testsFolders(spec Spec, env map[string]string) (map[string][]byte, error) {
 	folders := map[string][]byte{TestsFolder: spec.Tests}
 	if spec.reporting.channel != nil {
@@ -187,7 +195,8 @@ func testsFolders(spec Spec, env map[string]string) (map[string][]byte, error) {
 	return folders, err
 }
 
-// readOnlyFolders are those of a sandbox for tests in process. With the stand-in its folder is put into the PATH of env.
+// readOnlyFolders are those of a sandbox for tests in process. With the stand-in its folder is
+// put into the PATH of env.
 func readOnlyFolders(spec Spec, env map[string]string) (map[string][]byte, error) {
 	folders, err := testsFolders(spec, env)
 	if err != nil || !spec.standIn {

@@ -22,7 +22,8 @@ func separateSpec(t *testing.T, test string, workspace map[string]string) verifi
 	}
 }
 
-// TestUnderTest: a command runs in the other sandbox, with what its caller gives it, and ends as it would here.
+// TestUnderTest: a command runs in the other sandbox, with what its caller gives it,
+// and ends as it would here.
 func TestUnderTest(t *testing.T) {
 	const expect = `
 n=0
@@ -66,7 +67,8 @@ wait $!; is 0 $?; is done "$(under-test cat /tmp/done)"`,
 	for name, script := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			spec := separateSpec(t, expect+script+"\necho 1 >/logs/verifier/reward.txt\n", map[string]string{"hello.txt": "hello\n", "sub/x": ""})
+			spec := separateSpec(t, expect+script+"\necho 1 >/logs/verifier/reward.txt\n",
+				map[string]string{"hello.txt": "hello\n", "sub/x": ""})
 			spec.Env = map[string]string{"SECRET": "tests", "SHARED": "tests-too"}
 			spec.UnderTestEnv = map[string]string{"SHARED": "theirs"}
 			outcome, err := verifier.Run(t.Context(), spec)
@@ -77,7 +79,8 @@ wait $!; is 0 $?; is done "$(under-test cat /tmp/done)"`,
 	}
 }
 
-// TestStandIn: tests that are separate elsewhere give the same reward where they cannot be, and the outcome says that they were not.
+// TestStandIn: tests that are separate elsewhere give the same reward where they cannot be, and the
+// outcome says that they were not.
 func TestStandIn(t *testing.T) {
 	spec := separateSpec(t, `[ "$(printf in | under-test -t 60 -C sub -- sh -c 'pwd; cat; echo $A')" = "/app/sub
 in1" ] || exit 1
@@ -122,7 +125,8 @@ echo '` + grade.EndMark + `'
 echo "` + grade.ExitMark + `$code"
 `
 
-// TestGradedApart: a test program that never loads the code under test grades it. What that code prints, or reports itself, counts for nothing.
+// TestGradedApart: a test program that never loads the code under test grades it. What that code
+// prints, or reports itself, counts for nothing.
 func TestGradedApart(t *testing.T) {
 	sandboxtest.Require(t)
 	if _, err := exec.LookPath("python3"); err != nil {
@@ -149,32 +153,38 @@ for f in /proc/[0-9]*/fd/*; do [ "${f##*/}" -lt 3 ] || echo '{"end": true}' >$f 
 		reward             float64
 		class              string
 	}{
-		"right":                  {"unittest", "read a b; echo $((a + b))", gradedApart, 1, ""},
-		"wrong":                  {"unittest", "read a b; echo 7", gradedApart, 0, ""},
-		"forged":                 {"unittest", forged, gradedApart, 0, ""},
-		"no list of the tests":   {"unittest", "read a b; echo $((a + b))", "[ ! -e /tests/grading.json ] || exit 1\n" + gradedApart, 1, ""},
-		"runs where the code is": {"unittest", "", strings.Replace(gradedApart, "python3", "under-test -C / python3", 1), 0, verifier.ClassNoReward},
-		"a printed report":       {"jest", "", gradedApart, 0, verifier.ClassNoReward},
-		"a report in a file":     {grade.JUnit, "", gradedApart, 0, verifier.ClassNoReward},
+		"right":  {"unittest", "read a b; echo $((a + b))", gradedApart, 1, ""},
+		"wrong":  {"unittest", "read a b; echo 7", gradedApart, 0, ""},
+		"forged": {"unittest", forged, gradedApart, 0, ""},
+		"no list of the tests": {"unittest", "read a b; echo $((a + b))",
+			"[ ! -e /tests/grading.json ] || exit 1\n" + gradedApart, 1, ""},
+		"runs where the code is": {"unittest", "", strings.Replace(gradedApart, "python3",
+			"under-test -C / python3", 1), 0, verifier.ClassNoReward},
+		"a printed report":   {"jest", "", gradedApart, 0, verifier.ClassNoReward},
+		"a report in a file": {grade.JUnit, "", gradedApart, 0, verifier.ClassNoReward},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			spec := separateSpec(t, "", map[string]string{"add.sh": c.work + "\n"})
 			spec.Tests = sandboxtest.Pack(t, map[string]string{
 				"test.sh": c.call, "test_add.py": tests,
-				grade.File: `{"parser": "` + c.parser + `", "fail_to_pass": ["test_two (test_add.TestAdd.test_two)"], "pass_to_pass": ["test_one (test_add.TestAdd.test_one)"]}`,
+				grade.File: `{"parser": "` + c.parser +
+					`", "fail_to_pass": ["test_two (test_add.TestAdd.test_two)"], "pass_to_pass": ["test_one (test_add.TestAdd.test_one)"]}`,
 			})
 			outcome, err := verifier.Run(t.Context(), spec)
 			var failed *verifier.Error
-			if errors.As(err, &failed); c.class != "" && (failed == nil || failed.Class != c.class) || c.class == "" && err != nil {
+			if errors.As(err, &failed); c.class != "" && (failed == nil || failed.Class != c.class) ||
+				c.class == "" && err != nil {
 				t.Fatalf("%v, want %q", err, c.class)
 			}
 			if c.class == "" && (outcome.Reward != c.reward || outcome.Verifier != verifier.Separate) {
 				t.Errorf("%+v: %s", outcome, outcome.Log)
 			}
 			if name == "wrong" {
-				want := grade.UnmetTest{Name: "test_two (test_add.TestAdd.test_two)", State: "failed", Message: outcome.Tests.Unmet[0].Message}
-				if got := outcome.Tests; got.Graded != 2 || got.Held != 1 || got.Unmet[0] != want || !strings.HasPrefix(want.Message, `AssertionError: '7\n' != '34\n'`) {
+				want := grade.UnmetTest{Name: "test_two (test_add.TestAdd.test_two)", State: "failed",
+					Message: outcome.Tests.Unmet[0].Message}
+				if got := outcome.Tests; got.Graded != 2 || got.Held != 1 || got.Unmet[0] != want ||
+					!strings.HasPrefix(want.Message, `AssertionError: '7\n' != '34\n'`) {
 					t.Errorf("%+v", got)
 				}
 			}

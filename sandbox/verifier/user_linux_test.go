@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
-// hoard keeps as many descriptors under way between sockets as the kernel lets one user of the host have, wherever it has them.
+// hoard keeps as many descriptors under way between sockets as the kernel lets one user of the host
+// have, wherever it has them.
 const hoard = `import array, errno, os, socket, time
 pairs, handle = [], os.open("/dev/null", os.O_RDONLY)
 fds = array.array("i", [handle] * 250)
@@ -34,7 +35,8 @@ a.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [a.fi
 echo $r >/logs/verifier/reward.txt
 `
 
-// TestAgentsAreAnotherUser: what an agent left running in its own sandbox takes nothing from the tests that the kernel counts by user.
+// TestAgentsAreAnotherUser: what an agent left running in its own sandbox takes nothing from the
+// tests that the kernel counts by user.
 func TestAgentsAreAnotherUser(t *testing.T) {
 	s := spec(t, passes)
 	if os.Geteuid() != 0 {
@@ -49,15 +51,18 @@ func TestAgentsAreAnotherUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := agent.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", "until grep . " + result.Log + "; do sleep 0.05; done"}})
+	said, err := agent.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c",
+		"until grep . " + result.Log + "; do sleep 0.05; done"}})
 	if err != nil || strings.TrimSpace(string(said.Stdout)) != "enough" {
 		t.Fatalf("the hoard: %s, %v", said.Stdout, err)
 	}
 	other := sandboxtest.New(t, sandbox.Spec{})
-	if result, err := other.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", strings.ReplaceAll(passes, "echo", "exit $((1-r)) #")}}); err != nil || result.ExitCode != 1 {
+	if result, err := other.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c",
+		strings.ReplaceAll(passes, "echo", "exit $((1-r)) #")}}); err != nil || result.ExitCode != 1 {
 		t.Errorf("the hoard takes nothing from another agent, so this shows nothing: %+v, %v", result, err)
 	}
-	if outcome, err := verifier.Run(t.Context(), s); err != nil || outcome.Reward != 1 || outcome.User != sandbox.UserOwn {
+	if outcome, err := verifier.Run(t.Context(), s); err != nil || outcome.Reward != 1 ||
+		outcome.User != sandbox.UserOwn {
 		t.Errorf("beside the hoard the tests give %+v, %v", outcome, err)
 	}
 }

@@ -1,5 +1,6 @@
-// Package verifier scores a workspace: it lays the task's snapshot and the agent's changes out in a fresh sandbox, runs the task's
-// tests there, and reads the reward that they wrote. The tests are nowhere but in that sandbox, and unchangeable in it.
+// Package verifier scores a workspace: it lays the task's snapshot and the agent's changes out in a
+// fresh sandbox, runs the task's tests there, and reads the reward that they wrote. The tests are
+// nowhere but in that sandbox, and unchangeable in it.
 package verifier
 
 import (
@@ -34,8 +35,10 @@ var NoTranscript = []byte(`{"messages":[]}`)
 // DefaultTimeout is how long tests may run.
 const DefaultTimeout = 600 * time.Second
 
-// Spec says what to score. Snapshot and Tests are archives of sandbox.Pack, Changes of Sandbox.Changes (nil: none). Protected are patterns of paths
-// that stay as the snapshot has them, beside the package's own. Collect are commands that run over the agent's workspace before the tests' sandbox is made.
+// Spec says what to score. Snapshot and Tests are archives of sandbox.Pack, Changes of
+// Sandbox.Changes (nil: none). Protected are patterns of paths that stay as the snapshot has
+// them, beside the package's own. Collect are commands that run over the agent's workspace before
+// the tests' sandbox is made.
 type Spec struct {
 	Name          string
 	Workdir       string
@@ -54,15 +57,18 @@ type Spec struct {
 	Disk          string // as in sandbox.Spec
 	AllowInsecure bool
 	MinIsolation  string // as in sandbox.Spec
-	// Separate keeps the workspace out of the tests' sandbox: it is in one of sandbox.RoleUnderTest, which From is for then, and the tests run
-	// commands there with under-test. UnderTestEnv are the variables of those commands. Where no sandbox has namespaces the tests run in process
-	// all the same; Outcome.Verifier tells.
+	// Separate keeps the workspace out of the tests' sandbox: it is in one of
+	// sandbox.RoleUnderTest, which From is for then, and the tests run commands there with
+	// under-test. UnderTestEnv are the variables of those commands. Where no sandbox has namespaces
+	// the tests run in process all the same; Outcome.Verifier tells.
 	Separate     bool
 	UnderTestEnv map[string]string
-	// Transcript is what was said in the rollout, as JSON: the tests find it at TranscriptFile, which nobody inside can change. nil: there is no such file.
+	// Transcript is what was said in the rollout, as JSON: the tests find it at TranscriptFile,
+	// which nobody inside can change. nil: there is no such file.
 	Transcript []byte
 
-	// Baselines remember what the tests come to over the snapshot, by Key, which says what snapshot and sandbox are; nil runs them again each time.
+	// Baselines remember what the tests come to over the snapshot, by Key, which says what snapshot
+	// and sandbox are; nil runs them again each time.
 	Baselines *Baselines
 	Key       string
 
@@ -71,7 +77,8 @@ type Spec struct {
 	random    *mathrand.Rand // decides about further runs of graded tests; nil: one of its own
 }
 
-// sandbox describes one of the sandboxes that scoring takes. Its commands bring their variables along.
+// sandbox describes one of the sandboxes that scoring takes. Its commands
+// bring their variables along.
 func (s Spec) sandbox(role sandbox.Role) sandbox.Spec {
 	root := s.Root
 	if role == sandbox.RoleVerifier {
@@ -83,18 +90,22 @@ func (s Spec) sandbox(role sandbox.Role) sandbox.Spec {
 	}
 }
 
-// Outcome is a score. Components are all the numbers that the tests reported, with the reward among them.
+// Outcome is a score. Components are all the numbers that the tests reported,
+// with the reward among them.
 type Outcome struct {
 	Reward     float64
 	Components map[string]float64
 	ExitCode   int    // of the tests; it is not the reward
 	Log        []byte // what the tests wrote, the standard output first
 	Duration   time.Duration
-	// Restored are protected paths that the changes touched, Links links of theirs that led out of the workspace. The tests met neither.
+	// Restored are protected paths that the changes touched, Links links of theirs that led out of
+	// the workspace. The tests met neither.
 	Restored, Links []string
-	// LeftBehind: a process got away from the tests, though not for as long as it would have taken to write the reward.
+	// LeftBehind: a process got away from the tests, though not for as long as it would have
+	// taken to write the reward.
 	LeftBehind bool
-	// Isolation, Filesystem and User are those of the sandbox. With sandbox.UserOwn the tests were another user of the host than agents' processes.
+	// Isolation, Filesystem and User are those of the sandbox. With sandbox.UserOwn the tests were
+	// another user of the host than agents' processes.
 	Isolation, Filesystem, User string
 	// Verifier is the separation that there was: Separate, InProcess or Unguarded.
 	Verifier string
@@ -119,7 +130,8 @@ const (
 	ClassSandbox   = "sandbox"    // the sandbox failed; to try again may help
 )
 
-// Error says why there is no score, or why a stage cannot begin. Whose doing that is, fault.ClassOf tells.
+// Error says why there is no score, or why a stage cannot begin. Whose doing that
+// is, fault.ClassOf tells.
 type Error struct {
 	Class string
 	Err   error
@@ -143,7 +155,8 @@ var environment = map[string]string{
 }
 
 // script runs the tests, with bash where there is one.
-const script = `mkdir -p ` + LogsFolder + ` && if command -v bash >/dev/null 2>&1; then exec bash ` + TestsFolder + `/test.sh; else exec sh ` + TestsFolder + `/test.sh; fi`
+const script = `mkdir -p ` + LogsFolder + ` && if command -v bash >/dev/null 2>&1; then exec bash ` + TestsFolder +
+	`/test.sh; else exec sh ` + TestsFolder + `/test.sh; fi`
 
 // command runs the tests.
 func (s Spec) command(env map[string]string) sandbox.Command {
@@ -234,7 +247,8 @@ func filter(spec Spec) (sandbox.Filtered, error) {
 	if spec.Changes == nil {
 		return sandbox.Filtered{}, nil
 	}
-	return sandbox.Filter(spec.Snapshot, spec.Changes, cmp.Or(spec.Workdir, sandbox.DefaultWorkdir), Protects(spec.Protected))
+	return sandbox.Filter(spec.Snapshot, spec.Changes, cmp.Or(spec.Workdir, sandbox.DefaultWorkdir),
+		Protects(spec.Protected))
 }
 
 func applyError(err error) error {
@@ -245,9 +259,11 @@ func applyError(err error) error {
 	return &Error{Class: class, Err: fmt.Errorf("apply the changes: %w", err)}
 }
 
-// score reads the reward after the tests ended. Everything else that runs is killed first, and a reward is taken only if nothing
-// was running beside the tests when they wrote it: what the agent's code leaves behind could write one too.
-func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.Result, read func() (map[string]float64, grade.Report, error)) (Outcome, error) {
+// score reads the reward after the tests ended. Everything else that runs is killed first, and a
+// reward is taken only if nothing was running beside the tests when they wrote it: what the agent's
+// code leaves behind could write one too.
+func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.Result,
+	read func() (map[string]float64, grade.Report, error)) (Outcome, error) {
 	log := append(result.Stdout, result.Stderr...)
 	if err := sb.KillAll(ctx); err != nil {
 		return Outcome{}, &Error{Class: ClassSandbox, Err: err, Log: log}
@@ -270,7 +286,8 @@ func score(ctx context.Context, sb *sandbox.Sandbox, spec Spec, result sandbox.R
 		return Outcome{report: report}, rewardError(err, result, log)
 	}
 	return Outcome{
-		Reward: components[rewardKey], Components: components, ExitCode: result.ExitCode, Log: log, LeftBehind: !result.Detached.IsZero(), report: report,
+		Reward: components[rewardKey], Components: components, ExitCode: result.ExitCode, Log: log,
+		LeftBehind: !result.Detached.IsZero(), report: report,
 	}, nil
 }
 
@@ -283,7 +300,8 @@ func rewardError(err error, result sandbox.Result, log []byte) error {
 		e.Class, e.Err = ClassNoReward, fmt.Errorf("exit %d: %w", result.ExitCode, err)
 	case errors.Is(err, errBadReward):
 		e.Class = ClassBadReward
-	case slices.ContainsFunc(tampering, func(kind error) bool { return errors.Is(err, kind) }), errors.Is(err, grade.ErrImitated), errors.Is(err, grade.ErrEndedEarly):
+	case slices.ContainsFunc(tampering, func(kind error) bool { return errors.Is(err, kind) }),
+		errors.Is(err, grade.ErrImitated), errors.Is(err, grade.ErrEndedEarly):
 		e.Class = ClassTampered
 	}
 	return e

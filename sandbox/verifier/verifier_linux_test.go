@@ -32,12 +32,15 @@ func scoreWhereNamespacesAreRefused() {
 	if err != nil {
 		panic(err)
 	}
-	tests, err := sandbox.Pack(fstest.MapFS{"test.sh": {Data: []byte(`cat /app/file /tests/more; pwd; echo '{"reward": 0.5}' > /logs/verifier/reward.json`)}, "more": {Data: []byte("more\n")}})
+	tests, err := sandbox.Pack(fstest.MapFS{"test.sh": {Data: []byte(
+		`cat /app/file /tests/more; pwd; echo '{"reward": 0.5}' > /logs/verifier/reward.json`)},
+		"more": {Data: []byte("more\n")}})
 	if err != nil {
 		panic(err)
 	}
 	for _, insecure := range []bool{false, true} {
-		outcome, err := verifier.Run(context.Background(), verifier.Spec{Name: "inner", Snapshot: sandbox.Bytes(snapshot), Tests: tests, AllowInsecure: insecure})
+		outcome, err := verifier.Run(context.Background(),
+			verifier.Spec{Name: "inner", Snapshot: sandbox.Bytes(snapshot), Tests: tests, AllowInsecure: insecure})
 		fmt.Printf("%v %q %v\n", outcome.Reward, outcome.Log, err)
 	}
 }
@@ -48,12 +51,14 @@ func TestWithoutIsolation(t *testing.T) {
 		t.Fatal(err)
 	}
 	sb := sandboxtest.New(t, sandbox.Spec{Mounts: []sandbox.Mount{{Source: program, Target: "/opt/program"}}})
-	result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"/opt/program"}, Env: map[string]string{"RONDO_TEST_ACTOR": "refused"}})
+	result, err := sb.Exec(t.Context(), sandbox.Command{Argv: []string{"/opt/program"},
+		Env: map[string]string{"RONDO_TEST_ACTOR": "refused"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused, scored, _ := strings.Cut(string(result.Stdout), "\n")
-	if !strings.Contains(refused, "operation not permitted") || strings.TrimSpace(scored) != `0.5 "content\nmore\n/app\n" <nil>` {
+	if !strings.Contains(refused, "operation not permitted") ||
+		strings.TrimSpace(scored) != `0.5 "content\nmore\n/app\n" <nil>` {
 		t.Errorf("got %s%s", result.Stdout, result.Stderr)
 	}
 }
@@ -79,7 +84,8 @@ func TestScore(t *testing.T) {
 	}
 	// An agent repairs it.
 	agent := sandboxtest.New(t, sandbox.Spec{})
-	if err := errors.Join(agent.UnpackFrom(t.Context(), agent.Workdir(), s.Snapshot), agent.SetBase(t.Context()), agent.WriteFile(t.Context(), "file", []byte("fixed\n"), 0)); err != nil {
+	if err := errors.Join(agent.UnpackFrom(t.Context(), agent.Workdir(), s.Snapshot), agent.SetBase(t.Context()),
+		agent.WriteFile(t.Context(), "file", []byte("fixed\n"), 0)); err != nil {
 		t.Fatal(err)
 	}
 	changes, err := agent.Changes(t.Context())
@@ -106,16 +112,19 @@ func TestRewardFiles(t *testing.T) {
 		{"bare number", write("reward.json", `0.5`), 0.5, ""},
 		{"text", write("reward.txt", " 0.75 "), 0.75, ""},
 		{"both files", write("reward.txt", "1") + write("reward.json", `{"reward": 1, "tests": 3}`), 1, ""},
-		{"both files, which disagree", write("reward.txt", "0") + write("reward.json", `{"reward": 1}`), 0, verifier.ClassTampered},
+		{"both files, which disagree", write("reward.txt", "0") + write("reward.json", `{"reward": 1}`), 0,
+			verifier.ClassTampered},
 		{"a reward and a failure", write("reward.txt", "1") + "exit 9", 0, verifier.ClassTampered},
 		{"no reward and a failure", write("reward.txt", "0") + "exit 9", 0, ""},
-		{"runs in the workspace", "pwd > /tmp/x; test $(cat /tmp/x file | tr -d '\\n') = /appbroken && " + write("reward.txt", "1"), 1, ""},
+		{"runs in the workspace", "pwd > /tmp/x; test $(cat /tmp/x file | tr -d '\\n') = /appbroken && " +
+			write("reward.txt", "1"), 1, ""},
 		{"bash", `[[ a == a ]] && a=(1 2) && echo ${#a[@]} > /logs/verifier/reward.txt`, 2, ""},
 		{"none", "echo some output; exit 3", 0, verifier.ClassNoReward},
 		{"no test", "", 0, verifier.ClassNoReward},
 		{"empty json", ": > /logs/verifier/reward.json", 0, verifier.ClassBadReward},
 		{"empty text", ": > /logs/verifier/reward.txt", 0, verifier.ClassBadReward},
-		{"broken json does not fall back", write("reward.json", `{"reward":`) + write("reward.txt", "1"), 0, verifier.ClassBadReward},
+		{"broken json does not fall back", write("reward.json", `{"reward":`) + write("reward.txt", "1"), 0,
+			verifier.ClassBadReward},
 		{"no reward key", write("reward.json", `{"score": 1}`), 0, verifier.ClassBadReward},
 		{"string", write("reward.json", `{"reward": "1"}`), 0, verifier.ClassBadReward},
 		{"null", write("reward.json", `{"reward": null}`), 0, verifier.ClassBadReward},
@@ -127,7 +136,8 @@ func TestRewardFiles(t *testing.T) {
 		{"not a number", write("reward.txt", "nan"), 0, verifier.ClassBadReward},
 		{"words", write("reward.txt", "all good"), 0, verifier.ClassBadReward},
 		{"two numbers", write("reward.txt", "1 1"), 0, verifier.ClassBadReward},
-		{"too large", "head -c 1100000 /dev/zero | tr '\\0' ' ' > /logs/verifier/reward.json", 0, verifier.ClassBadReward},
+		{"too large", "head -c 1100000 /dev/zero | tr '\\0' ' ' > /logs/verifier/reward.json", 0,
+			verifier.ClassBadReward},
 		{"folder", "mkdir /logs/verifier/reward.json", 0, verifier.ClassTampered},
 		{"pipe", "mkfifo /logs/verifier/reward.json", 0, verifier.ClassTampered},
 		{"device", "ln -s /dev/zero /logs/verifier/reward.json", 0, verifier.ClassTampered},
@@ -159,17 +169,24 @@ func TestFailureClasses(t *testing.T) {
 		class  string
 		text   string
 	}{
-		{"timeout", "echo begun; sleep 100", func(s *verifier.Spec) { s.Timeout = 300 * time.Millisecond }, verifier.ClassTimeout, "run verifier: timed out after 300ms"},
-		{"timeout after the reward", "echo 1 > /logs/verifier/reward.txt; sleep 100", func(s *verifier.Spec) { s.Timeout = 300 * time.Millisecond }, verifier.ClassTimeout, "timed out"},
-		{"out of memory", "exec " + hog, func(s *verifier.Spec) { s.Limits = sandbox.Limits{MemoryBytes: 64 << 20, DiskBytes: 1 << 20} }, verifier.ClassMemory, "out of memory"},
-		{"changes", compare, func(s *verifier.Spec) { s.Changes = sandbox.Bytes([]byte("no archive")) }, verifier.ClassApply, "apply the changes"},
+		{"timeout", "echo begun; sleep 100", func(s *verifier.Spec) { s.Timeout = 300 * time.Millisecond },
+			verifier.ClassTimeout, "run verifier: timed out after 300ms"},
+		{"timeout after the reward", "echo 1 > /logs/verifier/reward.txt; sleep 100",
+			func(s *verifier.Spec) { s.Timeout = 300 * time.Millisecond }, verifier.ClassTimeout, "timed out"},
+		{"out of memory", "exec " + hog, func(s *verifier.Spec) {
+			s.Limits = sandbox.Limits{MemoryBytes: 64 << 20,
+				DiskBytes: 1 << 20}
+		}, verifier.ClassMemory, "out of memory"},
+		{"changes", compare, func(s *verifier.Spec) { s.Changes = sandbox.Bytes([]byte("no archive")) },
+			verifier.ClassApply, "apply the changes"},
 		{"a store that fails", compare, func(s *verifier.Spec) {
 			s.Changes = func() (io.ReadCloser, error) { return nil, syscall.EACCES }
 		}, verifier.ClassSandbox, "its source failed: permission denied"},
 		{"a store that fails on the way", compare, func(s *verifier.Spec) {
 			s.Changes = func() (io.ReadCloser, error) { return io.NopCloser(iotest.ErrReader(syscall.EACCES)), nil }
 		}, verifier.ClassSandbox, "its source failed: permission denied"},
-		{"snapshot", compare, func(s *verifier.Spec) { s.Snapshot = sandbox.Bytes([]byte("no archive")) }, verifier.ClassSandbox, "lay out the snapshot"},
+		{"snapshot", compare, func(s *verifier.Spec) { s.Snapshot = sandbox.Bytes([]byte("no archive")) },
+			verifier.ClassSandbox, "lay out the snapshot"},
 		{"tests", compare, func(s *verifier.Spec) { s.Tests = []byte("no archive") }, verifier.ClassSandbox, "/tests"},
 	}
 	for _, test := range tests {
@@ -186,7 +203,8 @@ func TestFailureClasses(t *testing.T) {
 	t.Run("log of a failure", func(t *testing.T) {
 		_, err := verifier.Run(t.Context(), spec(t, "echo to out; echo to err >&2; exit 3"))
 		var failure *verifier.Error
-		if !errors.As(err, &failure) || string(failure.Log) != "to out\nto err\n" || !strings.Contains(err.Error(), "exit 3") {
+		if !errors.As(err, &failure) || string(failure.Log) != "to out\nto err\n" ||
+			!strings.Contains(err.Error(), "exit 3") {
 			t.Errorf("%v, log %q", err, failure.Log)
 		}
 	})
@@ -194,13 +212,15 @@ func TestFailureClasses(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		var failure *verifier.Error
-		if _, err := verifier.Run(ctx, spec(t, "sleep 100")); !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &failure) {
+		if _, err := verifier.Run(ctx, spec(t, "sleep 100")); !errors.Is(err, context.DeadlineExceeded) ||
+			errors.As(err, &failure) {
 			t.Errorf("%v, want the context's error and no class", err)
 		}
 	})
 }
 
-// The agent's code runs as part of the tests, and cheats. It may cost it its score, but not win one.
+// The agent's code runs as part of the tests, and cheats. It may cost it
+// its score, but not win one.
 func TestAgentCodeCannotChangeTheVerdict(t *testing.T) {
 	cheats := map[string]struct{ program, class string }{
 		"daemon overwrites the reward": {`#!/bin/sh
@@ -209,31 +229,39 @@ func TestAgentCodeCannotChangeTheVerdict(t *testing.T) {
 (setsid sh -c 'while [ ! -s /logs/verifier/reward.json ]; do :; done; echo 99 > /logs/verifier/reward.json' >/dev/null 2>&1 &)`, verifier.ClassTampered},
 		"daemon waits for the tests' end": {`#!/bin/sh
 (setsid sh -c 'while [ -e /proc/'$PPID' ]; do :; done; echo 99 > /logs/verifier/reward.json' >/dev/null 2>&1 &)`, verifier.ClassTampered},
-		"rewrites the tests":    {"#!/bin/sh\necho 'echo 99 > /logs/verifier/reward.txt' > /tests/test.sh; cp file /tests/expected/file; rm -rf /tests/expected; mv /tests /x", ""},
-		"replaces a program":    {"#!/bin/sh\nprintf '#!/bin/sh\nexit 0' > /usr/bin/cmp; cp /bin/true /usr/local/bin/cmp; ln -sf /bin/true /usr/bin/cmp", ""},
-		"pre-seeds":             {"#!/bin/sh\nmkdir -p /logs/verifier; echo 99 > /logs/verifier/reward.json", ""},
-		"mounts over":           {"#!/bin/sh\nmount -t tmpfs x /tests; unshare -Urm mount --bind /app /tests", ""},
-		"shoots at init":        {"#!/bin/sh\nkill -STOP 1; kill -SEGV 1; kill -KILL 1; true", ""},
-		"locks the folder":      {"#!/bin/sh\nchmod 555 /tests /tests/expected", ""},
-		"writes and locks":      {"#!/bin/sh\necho 99 > /logs/verifier/reward.json; chmod 444 /logs/verifier/reward.json", verifier.ClassTampered},
-		"locks reward's folder": {"#!/bin/sh\necho 99 > /logs/verifier/reward.json; chmod 444 /logs/verifier/reward.json; chmod 555 /logs/verifier", verifier.ClassTampered},
+		"rewrites the tests": {"#!/bin/sh\necho 'echo 99 > /logs/verifier/reward.txt' > /tests/test.sh; cp file /tests/expected/file; rm -rf /tests/expected; mv /tests /x", ""},
+		"replaces a program": {"#!/bin/sh\nprintf '#!/bin/sh\nexit 0' > /usr/bin/cmp; cp /bin/true /usr/local/bin/cmp; ln -sf /bin/true /usr/bin/cmp", ""},
+		"pre-seeds":          {"#!/bin/sh\nmkdir -p /logs/verifier; echo 99 > /logs/verifier/reward.json", ""},
+		"mounts over":        {"#!/bin/sh\nmount -t tmpfs x /tests; unshare -Urm mount --bind /app /tests", ""},
+		"shoots at init":     {"#!/bin/sh\nkill -STOP 1; kill -SEGV 1; kill -KILL 1; true", ""},
+		"locks the folder":   {"#!/bin/sh\nchmod 555 /tests /tests/expected", ""},
+		"writes and locks": {"#!/bin/sh\necho 99 > /logs/verifier/reward.json; chmod 444 /logs/verifier/reward.json",
+			verifier.ClassTampered},
+		"locks reward's folder": {"#!/bin/sh\necho 99 > /logs/verifier/reward.json; chmod 444 /logs/verifier/reward.json; chmod 555 /logs/verifier",
+			verifier.ClassTampered},
 		"replaces the folder": {`#!/bin/sh
 mv /logs/verifier /logs/old && mkdir /logs/verifier && echo 99 > /logs/verifier/reward.json; chmod 444 /logs/verifier/reward.json`, verifier.ClassTampered},
 		"links the folder": {`#!/bin/sh
 mv /logs/verifier /logs/old && mkdir /tmp/v && echo 99 > /tmp/v/reward.json && chmod 444 /tmp/v/reward.json && ln -s /tmp/v /logs/verifier`, verifier.ClassTampered},
-		"links the reward":       {"#!/bin/sh\necho 99 > /tmp/mine; chmod 444 /tmp/mine; ln -s /tmp/mine /logs/verifier/reward.json", verifier.ClassTampered},
-		"links the reward twice": {"#!/bin/sh\necho 99 > /logs/verifier/reward.json; ln /logs/verifier/reward.json /logs/verifier/again", verifier.ClassTampered},
-		"writes the other file":  {"#!/bin/sh\necho 99 > /logs/verifier/reward.txt", verifier.ClassTampered},
-		"makes it a folder":      {"#!/bin/sh\nmkdir /logs/verifier/reward.txt; echo 99 > /logs/verifier/reward.json", verifier.ClassTampered},
-		// Bash ends itself by an interruption that also ended what it waited for: nothing is left behind.
-		"interrupts the tests": {"#!/bin/bash\necho 99 > /logs/verifier/reward.txt; kill -INT $PPID $$; sleep 9", verifier.ClassTampered},
+		"links the reward": {"#!/bin/sh\necho 99 > /tmp/mine; chmod 444 /tmp/mine; ln -s /tmp/mine /logs/verifier/reward.json",
+			verifier.ClassTampered},
+		"links the reward twice": {"#!/bin/sh\necho 99 > /logs/verifier/reward.json; ln /logs/verifier/reward.json /logs/verifier/again",
+			verifier.ClassTampered},
+		"writes the other file": {"#!/bin/sh\necho 99 > /logs/verifier/reward.txt", verifier.ClassTampered},
+		"makes it a folder": {"#!/bin/sh\nmkdir /logs/verifier/reward.txt; echo 99 > /logs/verifier/reward.json",
+			verifier.ClassTampered},
+		// Bash ends itself by an interruption that also ended what it waited
+		// for: nothing is left behind.
+		"interrupts the tests": {"#!/bin/bash\necho 99 > /logs/verifier/reward.txt; kill -INT $PPID $$; sleep 9",
+			verifier.ClassTampered},
 	}
 	for name, cheat := range cheats {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for range 5 { // some are races
 				s := spec(t, "./program; sleep 0.05; "+compare)
-				s.Snapshot = sandbox.Bytes(sandboxtest.Pack(t, map[string]string{"file": "broken\n", "program": cheat.program}))
+				s.Snapshot = sandbox.Bytes(sandboxtest.Pack(t,
+					map[string]string{"file": "broken\n", "program": cheat.program}))
 				outcome, err := verifier.Run(t.Context(), s)
 				if cheat.class == "" && err == nil && outcome.Reward == 0 {
 					continue

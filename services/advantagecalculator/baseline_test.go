@@ -43,8 +43,8 @@ func advantagesOf(t *testing.T, facts []events.Event) map[string][]float64 {
 	return all
 }
 
-// TestBaselineOfATask: each rollout is compared with what the task's earlier ones left, also when several groups of a
-// task end together, and no other task's rewards move it.
+// TestBaselineOfATask: each rollout is compared with what the task's earlier ones left, also when
+// several groups of a task end together, and no other task's rewards move it.
 func TestBaselineOfATask(t *testing.T) {
 	l := newLog(t, remembering)
 	ended(l, 1, "hard", 0, 1)          // 0 → 0 → 0.5
@@ -58,7 +58,8 @@ func TestBaselineOfATask(t *testing.T) {
 		got[id] = a
 	}
 	for id, want := range map[string][]float64{
-		"g000001": {0, 1}, "g000002": {1, 0, 0.5}, "g000003": {0.5, 0.25}, "g000004": {0, 0}, "g000005": {0}, "g000006": {1},
+		"g000001": {0, 1}, "g000002": {1, 0, 0.5}, "g000003": {0.5, 0.25}, "g000004": {0, 0},
+		"g000005": {0}, "g000006": {1},
 	} {
 		t.Run(id, func(t *testing.T) {
 			for i := range want {
@@ -71,12 +72,14 @@ func TestBaselineOfATask(t *testing.T) {
 	}
 }
 
-// TestBaselineOfForks: groups that begin half way are compared with those that begin at the same place.
+// TestBaselineOfForks: groups that begin half way are compared with those that
+// begin at the same place.
 func TestBaselineOfForks(t *testing.T) {
 	l := newLog(t, remembering)
 	fork := func(n int64, turn int, rewards ...float64) {
 		id := events.GroupID(n)
-		l.Happen(events.GroupOpenedType, id, events.GroupOpened{Task: "hard", Size: len(rewards), Origin: &events.Origin{Rollout: "g000001-0", Turn: turn}})
+		l.Happen(events.GroupOpenedType, id, events.GroupOpened{Task: "hard", Size: len(rewards),
+			Origin: &events.Origin{Rollout: "g000001-0", Turn: turn}})
 		for i, r := range rewards {
 			scored(l, events.RolloutID(id, i), r)
 		}
@@ -124,7 +127,8 @@ func TestNoBaselineWithoutNeed(t *testing.T) {
 	}
 }
 
-// TestReplayComesToTheSameBaselines: on a real log, decisions made again come out the same, and a forged one does not.
+// TestReplayComesToTheSameBaselines: on a real log, decisions made again come out the same,
+// and a forged one does not.
 func TestReplayComesToTheSameBaselines(t *testing.T) {
 	for _, forged := range []bool{false, true} {
 		log := natstest.Log(t)
@@ -157,8 +161,9 @@ func TestReplayComesToTheSameBaselines(t *testing.T) {
 		}
 		var differences []pipeline.Difference
 		again := pipeline.Verification{
-			Log: log.Reader, Run: testRun, Deciders: map[string]map[string]pipeline.Decider{topology.AdvantageCalculator: {"": d}},
-			Report: func(d pipeline.Difference) { differences = append(differences, d) },
+			Log: log.Reader, Run: testRun,
+			Deciders: map[string]map[string]pipeline.Decider{topology.AdvantageCalculator: {"": d}},
+			Report:   func(d pipeline.Difference) { differences = append(differences, d) },
 		}
 		checked, err := again.Verify(t.Context())
 		if err != nil || checked[topology.AdvantageCalculator] != 2 || (len(differences) > 0) != forged {

@@ -30,7 +30,8 @@ func (d *Decider) begin(tx *projection.Tx, e events.Event) error {
 	return nil
 }
 
-// Learnt adds the baselines of the run's tasks to what another run takes along. Those of forks stay: their origins are rollouts of this run.
+// Learnt adds the baselines of the run's tasks to what another run takes along. Those of forks
+// stay: their origins are rollouts of this run.
 func (d *Decider) Learnt(v projection.View, to *events.Continued) error {
 	for _, t := range d.cfg.Tasks {
 		task := to.Tasks[t.Name]

@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
-// TestContinuedBaselines: a task's first group in a run that continues another one is compared with what that one left.
+// TestContinuedBaselines: a task's first group in a run that continues another one is compared
+// with what that one left.
 func TestContinuedBaselines(t *testing.T) {
 	cfg := runfile.RunConfig{Tasks: []runfile.TaskSpec{{Name: "hard"}, {Name: "new"}}}
 	remembering(&cfg)
@@ -24,7 +25,8 @@ func TestContinuedBaselines(t *testing.T) {
 	scored(old, "g000002-0", 1)
 	old.Settle()
 	learnt := events.Continued{Tasks: map[string]events.TaskLearnt{}}
-	if err := d.Learnt(old.View(), &learnt); err != nil || len(learnt.Tasks) != 1 || *learnt.Tasks["hard"].Baseline != 0.5 {
+	if err := d.Learnt(old.View(), &learnt); err != nil || len(learnt.Tasks) != 1 ||
+		*learnt.Tasks["hard"].Baseline != 0.5 {
 		t.Fatalf("%+v, %v, want the baseline of hard: that of the fork stays", learnt, err)
 	}
 	next := decidertest.New(t, "r1", d)

@@ -1,4 +1,5 @@
-// Package advantagecalculator computes a group's advantages once all of its members have an outcome.
+// Package advantagecalculator computes a group's advantages once all of its
+// members have an outcome.
 package advantagecalculator
 
 import (
@@ -45,7 +46,8 @@ const (
 	ofRoles    = "baseline-r/" // the same of a role, whose name comes before it
 )
 
-// baseline is the key of what a role of a group is compared with, "" where there are no roles. Forks begin half way, so their task's other groups are no measure for them.
+// baseline is the key of what a role of a group is compared with, "" where there are no roles.
+// Forks begin half way, so their task's other groups are no measure for them.
 func (g *group) baseline(role string) string {
 	switch {
 	case role != "":
@@ -74,7 +76,9 @@ func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 		if err != nil {
 			return err
 		}
-		return projection.Put(tx, openGroups+e.Entity, group{ID: e.Entity, Task: opened.Task, Origin: opened.Origin, Size: opened.Size, Members: map[string]events.Member{}})
+		return projection.Put(tx, openGroups+e.Entity,
+			group{ID: e.Entity, Task: opened.Task, Origin: opened.Origin, Size: opened.Size,
+				Members: map[string]events.Member{}})
 	case events.RolloutScoredType:
 		scored, err := events.Data[events.RolloutScored](e)
 		if err != nil {
@@ -113,8 +117,8 @@ func (d *Decider) finished(tx *projection.Tx, e events.Event) error {
 	return projection.Put(tx, key, g)
 }
 
-// remember moves the baseline as the completed group did. It follows from the facts alone, so that a restart,
-// and whoever replays the run, comes to the same one.
+// remember moves the baseline as the completed group did. It follows from the facts alone, so that
+// a restart, and whoever replays the run, comes to the same one.
 func (d *Decider) remember(tx *projection.Tx, e events.Event) error {
 	if !d.estimate.Remembers() {
 		return nil
@@ -163,7 +167,8 @@ func (d *Decider) outcome(tx *projection.Tx, rollout string, m events.Member) er
 	return projection.Put(tx, whole+g.ID, g.ID)
 }
 
-// has reports whether a rollout is one of the group's members: what outsiders invalidate need not exist.
+// has reports whether a rollout is one of the group's members: what outsiders
+// invalidate need not exist.
 func (g *group) has(rollout string) bool {
 	for i := range g.Size {
 		if events.RolloutID(g.ID, i) == rollout {
@@ -173,8 +178,9 @@ func (g *group) has(rollout string) bool {
 	return false
 }
 
-// Decide completes every group whose members all have an outcome. Where a task's baseline is remembered, its groups
-// are completed one after the other: each is compared with what the last one left.
+// Decide completes every group whose members all have an outcome. Where a task's
+// baseline is remembered, its groups are completed one after the other: each is compared
+// with what the last one left.
 func (d *Decider) Decide(v projection.View, _ uint64, _ time.Time) ([]events.Event, time.Time, error) {
 	var facts []events.Event
 	moved := map[string]bool{}
@@ -204,8 +210,9 @@ func (d *Decider) Decide(v projection.View, _ uint64, _ time.Time) ([]events.Eve
 	return facts, time.Time{}, nil
 }
 
-// complete gives each member its advantage among those of its role: A_i = estimator(r_j of the members j with the role of i). What another role gets on average says nothing
-// of how well this one did, as in SPIRAL's role-conditioned estimation (Liu et al. 2025, arXiv:2506.24119).
+// complete gives each member its advantage among those of its role: A_i = estimator(r_j of the
+// members j with the role of i). What another role gets on average says nothing of how well this
+// one did, as in SPIRAL's role-conditioned estimation (Liu et al. 2025, arXiv:2506.24119).
 func (d *Decider) complete(v projection.View, g group, roles []string) (events.GroupCompleted, error) {
 	members := make([]events.Member, g.Size)
 	var rewards []float64
@@ -223,7 +230,8 @@ func (d *Decider) complete(v projection.View, g group, roles []string) (events.G
 		}
 		d.compare(g, members, k, len(roles), baseline)
 	}
-	return events.GroupCompleted{Task: g.Task, Estimator: d.cfg.Advantage.Estimator, Members: members, Mean: advantage.Mean(rewards)}, nil
+	return events.GroupCompleted{Task: g.Task, Estimator: d.cfg.Advantage.Estimator, Members: members,
+		Mean: advantage.Mean(rewards)}, nil
 }
 
 // compare compares the members of one role: each n-th one from a first one on.
@@ -252,7 +260,8 @@ func (d *Decider) compare(g group, members []events.Member, first, n int, baseli
 func shape(s runfile.Shaping, rewards []float64, lengths []advantage.Length) []float64 {
 	shaped := slices.Clone(rewards)
 	if p := s.Length; p != nil {
-		for i, penalty := range advantage.LinearLengthPenalty(rewards, lengths, advantage.LengthWeights{Output: p.Output, Input: p.Input, Turns: p.Turns}) {
+		for i, penalty := range advantage.LinearLengthPenalty(rewards, lengths,
+			advantage.LengthWeights{Output: p.Output, Input: p.Input, Turns: p.Turns}) {
 			shaped[i] -= penalty
 		}
 	}

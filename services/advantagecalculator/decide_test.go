@@ -55,14 +55,18 @@ func TestCompletes(t *testing.T) {
 		mean       float64
 	}{
 		// The figures of verl's and prime-rl's formulas; see package advantage.
-		{"mean-centred", "mean_centred", []float64{1, 1, 1, 0, 0, 0, 0, 0}, []float64{.625, .625, .625, -.375, -.375, -.375, -.375, -.375}, .375},
-		{"std-normalised", "std_normalised", []float64{1, 1, 1, 0, 0, 0, 0, 0}, []float64{1.207612, 1.207612, 1.207612, -.724567, -.724567, -.724567, -.724567, -.724567}, .375},
+		{"mean-centred", "mean_centred", []float64{1, 1, 1, 0, 0, 0, 0, 0},
+			[]float64{.625, .625, .625, -.375, -.375, -.375, -.375, -.375}, .375},
+		{"std-normalised", "std_normalised", []float64{1, 1, 1, 0, 0, 0, 0, 0},
+			[]float64{1.207612, 1.207612, 1.207612, -.724567, -.724567, -.724567, -.724567, -.724567}, .375},
 		{"all equal", "std_normalised", []float64{1, 1, 1, 1}, []float64{0, 0, 0, 0}, 1},
 		{"a failed member does not count", "mean_centred", []float64{1, none, 0, 0.5}, []float64{.5, none, -.5, 0}, .5},
 		{"one survivor", "mean_centred", []float64{none, 1, none}, []float64{none, 0, none}, 1},
-		{"RLOO", "rloo", []float64{1, 1, 1, 0, 0, 0, 0, 0}, []float64{.714286, .714286, .714286, -.428571, -.428571, -.428571, -.428571, -.428571}, .375},
+		{"RLOO", "rloo", []float64{1, 1, 1, 0, 0, 0, 0, 0},
+			[]float64{.714286, .714286, .714286, -.428571, -.428571, -.428571, -.428571, -.428571}, .375},
 		{"leave-one-out", "leave_one_out", []float64{1, none, 0, 0}, []float64{1, none, -.707106, -.707106}, 1. / 3},
-		{"REINFORCE++ leaves the rest to the feeder", "reinforce_plus_plus", []float64{1, none, 0}, []float64{1, none, 0}, .5},
+		{"REINFORCE++ leaves the rest to the feeder", "reinforce_plus_plus", []float64{1, none, 0},
+			[]float64{1, none, 0}, .5},
 		{"no survivor", "std_normalised", []float64{none, none}, []float64{none, none}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -83,7 +87,8 @@ func TestCompletes(t *testing.T) {
 				t.Fatalf("got %v", got)
 			}
 			group := decidertest.Data[events.GroupCompleted](t, facts[0])
-			if group.Task != "task" || group.Estimator != c.estimator || math.Abs(group.Mean-c.mean) > 1e-9 || len(group.Members) != len(c.rewards) {
+			if group.Task != "task" || group.Estimator != c.estimator || math.Abs(group.Mean-c.mean) > 1e-9 ||
+				len(group.Members) != len(c.rewards) {
 				t.Errorf("group %+v", group)
 			}
 			for i, m := range group.Members {
@@ -93,7 +98,8 @@ func TestCompletes(t *testing.T) {
 				if m.Failed && (m.Reward != 0 || m.Advantage != 0) {
 					t.Errorf("a failed member has figures: %+v", m)
 				}
-				if !m.Failed && (m.Reward != c.rewards[i] || m.Shaped != c.rewards[i] || math.Abs(m.Advantage-c.advantages[i]) > 1e-6) {
+				if !m.Failed && (m.Reward != c.rewards[i] || m.Shaped != c.rewards[i] ||
+					math.Abs(m.Advantage-c.advantages[i]) > 1e-6) {
 					t.Errorf("member %d: %+v, want advantage %g", i, m, c.advantages[i])
 				}
 			}
@@ -119,7 +125,8 @@ func TestInvalidatedMembers(t *testing.T) {
 				t.Fatalf("got %v", decidertest.Names(facts))
 			}
 			group := decidertest.Data[events.GroupCompleted](t, facts[0])
-			want := []events.Member{{Rollout: "g000001-0", Failed: true}, {Rollout: "g000001-1", Reward: 1, Shaped: 1, Advantage: .5}, {Rollout: "g000001-2", Advantage: -.5}}
+			want := []events.Member{{Rollout: "g000001-0", Failed: true},
+				{Rollout: "g000001-1", Reward: 1, Shaped: 1, Advantage: .5}, {Rollout: "g000001-2", Advantage: -.5}}
 			if !slices.Equal(group.Members, want) {
 				t.Errorf("members %+v, want %+v", group.Members, want)
 			}
@@ -131,7 +138,8 @@ func TestInvalidatedMembers(t *testing.T) {
 func TestForeignMembers(t *testing.T) {
 	l := newLog(t, nil)
 	open(l, "g000001", 2)
-	for _, id := range []string{"g000001-2", "g000001-77", "g000001-01", "g000001-", "g000001", "g000001-0-1", "g000009-0"} {
+	for _, id := range []string{"g000001-2", "g000001-77", "g000001-01", "g000001-", "g000001",
+		"g000001-0-1", "g000009-0"} {
 		invalidated(l, id)
 	}
 	scored(l, "g000001-0", 1)
@@ -174,7 +182,8 @@ func TestShuffledRewards(t *testing.T) {
 			t.Errorf("%s: the group has other advantages: %v, want %v", group, b, a)
 		}
 	}
-	// Unshuffled, reward and advantage go together: 20 groups × 5. Shuffled, they have nothing to do with each other.
+	// Unshuffled, reward and advantage go together: 20 groups × 5. Shuffled, they have
+	// nothing to do with each other.
 	if !moved || math.Abs(sums) > 50 {
 		t.Errorf("shuffled advantages follow the rewards: %g of 100", sums)
 	}

@@ -13,7 +13,8 @@ func twoRoles(cfg *runfile.RunConfig) {
 	cfg.Environment = &runfile.Environment{Name: "game", Roles: []string{"x", "o"}}
 }
 
-// TestRoles: A_i is the estimator's over the members of i's role. Rewards stand as x, o, x, o, …; the figures are those of the formulas over each role alone.
+// TestRoles: A_i is the estimator's over the members of i's role. Rewards stand as x, o, x, o, …;
+// the figures are those of the formulas over each role alone.
 func TestRoles(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -22,8 +23,10 @@ func TestRoles(t *testing.T) {
 		advantages []float64
 	}{
 		{"mean-centred", "mean_centred", []float64{1, -1, 0, 0, -1, 1}, []float64{1, -1, 0, 0, -1, 1}},
-		{"what a role gets on average counts for nobody", "mean_centred", []float64{1, 0, 1, 0, 1, 0}, []float64{0, 0, 0, 0, 0, 0}},
-		{"scales of their own", "std_normalised", []float64{1, 100, 0, 0}, []float64{.707106, .707106, -.707106, -.707106}},
+		{"what a role gets on average counts for nobody", "mean_centred", []float64{1, 0, 1, 0, 1, 0},
+			[]float64{0, 0, 0, 0, 0, 0}},
+		{"scales of their own", "std_normalised", []float64{1, 100, 0, 0},
+			[]float64{.707106, .707106, -.707106, -.707106}},
 		{"leave one out", "rloo", []float64{1, 0, 0, 3, 0, 3}, []float64{1, -3, -.5, 1.5, -.5, 1.5}},
 		{"failed members", "mean_centred", []float64{1, none, 0, 7}, []float64{.5, none, -.5, 0}},
 	} {
@@ -32,7 +35,8 @@ func TestRoles(t *testing.T) {
 			ended(l, 1, "task", c.rewards...)
 			completed := decidertest.Data[events.GroupCompleted](t, l.Settle()[0])
 			for i, m := range completed.Members {
-				if m.Role != []string{"x", "o"}[i%2] || m.Failed != math.IsNaN(c.advantages[i]) || !m.Failed && math.Abs(m.Advantage-c.advantages[i]) > 1e-5 {
+				if m.Role != []string{"x", "o"}[i%2] || m.Failed != math.IsNaN(c.advantages[i]) ||
+					!m.Failed && math.Abs(m.Advantage-c.advantages[i]) > 1e-5 {
 					t.Errorf("member %d: %+v, want the advantage %g", i, m, c.advantages[i])
 				}
 			}
@@ -40,7 +44,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestBaselineOfARole: SPIRAL's r − b with b ← decay·b + (1 − decay)·r, for each task and role, also in the run that continues this one.
+// TestBaselineOfARole: SPIRAL's r − b with b ← decay·b + (1 − decay)·r, for each task and role,
+// also in the run that continues this one.
 func TestBaselineOfARole(t *testing.T) {
 	cfg := runfile.RunConfig{Tasks: []runfile.TaskSpec{{Name: "game"}}}
 	remembering(&cfg)
@@ -63,7 +68,8 @@ func TestBaselineOfARole(t *testing.T) {
 	for id, a := range advantagesOf(t, next.Settle()) {
 		got[id] = a
 	}
-	for id, want := range map[string][]float64{"g000001": {1, -1, .5, -.5}, "g000002": {.25, -.25}, "g000003": {.125, -.125}} {
+	for id, want := range map[string][]float64{"g000001": {1, -1, .5, -.5}, "g000002": {.25, -.25},
+		"g000003": {.125, -.125}} {
 		for i := range want {
 			if len(got[id]) != len(want) || math.Abs(got[id][i]-want[i]) > 1e-9 {
 				t.Errorf("%s: %v, want %v", id, got[id], want)

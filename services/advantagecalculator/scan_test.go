@@ -7,7 +7,8 @@ import (
 	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
-// TestDecisionReadsNoOpenGroup: a decision comes with each event, so it must not grow with the groups that are open.
+// TestDecisionReadsNoOpenGroup: a decision comes with each event, so it must not grow with
+// the groups that are open.
 func TestDecisionReadsNoOpenGroup(t *testing.T) {
 	cost := func(groups int) float64 {
 		return withOpen(t, groups).Cost()

@@ -8,8 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// Run is the service: it consumes group_opened, rollout_scored, rollout_failed and rollout_invalidated, and
-// emits group_completed.
+// Run is the service: it consumes group_opened, rollout_scored, rollout_failed and
+// rollout_invalidated, and emits group_completed.
 func Run(ctx context.Context, env pipeline.Env) error {
 	return pipeline.RunDeciding(ctx, env, pipeline.Deciding{Name: topology.AdvantageCalculator, New: Deciders})
 }

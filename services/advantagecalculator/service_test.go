@@ -10,8 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestRestartsKeepTheBaselines: whoever goes on, with what the last one kept or with nothing, compares with the
-// baseline that the task's groups have come to.
+// TestRestartsKeepTheBaselines: whoever goes on, with what the last one kept or with nothing,
+// compares with the baseline that the task's groups have come to.
 func TestRestartsKeepTheBaselines(t *testing.T) {
 	log := natstest.Log(t)
 	cfg := servicetest.Config("t")
@@ -20,18 +20,22 @@ func TestRestartsKeepTheBaselines(t *testing.T) {
 	kept := servicetest.Env(t, log)
 	baseline := 0.0
 	for n, env := range []func() (dir string){
-		func() string { return kept.Dir }, func() string { return kept.Dir }, t.TempDir, func() string { return kept.Dir }, // the last one is behind
+		// the last one is behind
+		func() string { return kept.Dir }, func() string { return kept.Dir }, t.TempDir,
+		func() string { return kept.Dir },
 	} {
 		e := kept
 		e.Dir = env()
 		stop := servicetest.Start(t, func(ctx context.Context) error { return Run(ctx, e) })
 		id := events.GroupID(int64(n + 1))
-		servicetest.Append(t, log, servicetest.Event(t, "r", events.GroupOpenedType, id, "0", events.GroupOpened{Task: "t", Size: 2}))
+		servicetest.Append(t, log, servicetest.Event(t, "r", events.GroupOpenedType, id,
+			"0", events.GroupOpened{Task: "t", Size: 2}))
 		var want []float64
 		for i, reward := range []float64{1, float64(n)} {
 			rollout := events.RolloutID(id, i)
 			servicetest.StartRollout(t, log, "r", rollout, "t")
-			servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutScoredType, rollout, "0", events.RolloutScored{Reward: reward}))
+			servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutScoredType, rollout,
+				"0", events.RolloutScored{Reward: reward}))
 			want = append(want, reward-baseline)
 			baseline = (baseline + reward) / 2
 		}

@@ -29,8 +29,10 @@ func TestShaping(t *testing.T) {
 		// 2/3 · (0.2·100/100 + 0.4·10/40 + 1·2/4) = 0.533333, and so on
 		"length":        {runfile.Shaping{Length: length}, []float64{1 - 0.533333, -0.366667, 1 - 0.966667}},
 		"soft overlong": {runfile.Shaping{SoftOverlong: overlong}, []float64{0, -0.25, 1}},
-		"both":          {runfile.Shaping{Length: length, SoftOverlong: overlong}, []float64{-0.533333, -0.616667, 1 - 0.966667}},
-		"soft overlong of another factor": {runfile.Shaping{SoftOverlong: &runfile.SoftOverlong{MaxTokens: 80, Buffer: 40, Factor: 2}},
+		"both": {runfile.Shaping{Length: length, SoftOverlong: overlong},
+			[]float64{-0.533333, -0.616667, 1 - 0.966667}},
+		"soft overlong of another factor": {runfile.Shaping{SoftOverlong: &runfile.SoftOverlong{MaxTokens: 80,
+			Buffer: 40, Factor: 2}},
 			[]float64{-1, -0.5, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +50,8 @@ func TestShaping(t *testing.T) {
 			group := decidertest.Data[events.GroupCompleted](t, l.Settle()[0])
 			mean := (c.shaped[0] + c.shaped[1] + c.shaped[2]) / 3
 			for i, m := range group.Members[:3] {
-				if math.Abs(m.Shaped-c.shaped[i]) > 1e-6 || math.Abs(m.Advantage-(c.shaped[i]-mean)) > 1e-6 || m.Reward != []float64{1, 0, 1}[i] {
+				if math.Abs(m.Shaped-c.shaped[i]) > 1e-6 || math.Abs(m.Advantage-(c.shaped[i]-mean)) > 1e-6 ||
+					m.Reward != []float64{1, 0, 1}[i] {
 					t.Errorf("member %d: %+v, want it to be shaped to %g", i, m, c.shaped[i])
 				}
 			}

@@ -31,7 +31,8 @@ type killed struct {
 func (k *killed) start() {
 	ctx, stop := context.WithCancel(k.t.Context())
 	k.stop, k.ended = stop, make(chan error, 1)
-	env := pipeline.Env{Log: k.log, Dir: k.t.TempDir(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: "a"}
+	env := pipeline.Env{Log: k.log, Dir: k.t.TempDir(), Logger: slog.New(slog.DiscardHandler),
+		Metrics: prometheus.NewRegistry(), Instance: "a"}
 	go func() { k.ended <- Run(ctx, env) }()
 }
 
@@ -42,8 +43,9 @@ func (k *killed) kill() {
 	}
 }
 
-// TestRunOfManyTimesItsStream: a run's history is twenty times as long as its stream, while the archiver is killed again and again, and is read
-// whole. RONDO_LONG_KILLS=1 makes it 6 GiB on 64 MiB.
+// TestRunOfManyTimesItsStream: a run's history is twenty times as long as its stream,
+// while the archiver is killed again and again, and is read whole. RONDO_LONG_KILLS=1
+// makes it 6 GiB on 64 MiB.
 func TestRunOfManyTimesItsStream(t *testing.T) {
 	size, body, times := runfile.Size(3<<20), 24<<10, 20
 	if os.Getenv("RONDO_LONG_KILLS") != "" {
@@ -84,12 +86,14 @@ func TestRunOfManyTimesItsStream(t *testing.T) {
 			var tails []uint64
 			id := func(i int) string { return events.RolloutID(events.GroupID(int64(groups+1)), i) }
 			for i := range 4 {
-				tails = append(tails, put(events.RolloutStartedType, id(i), "0", 0, events.RolloutStarted{Group: events.GroupID(int64(groups + 1)), Member: i}))
+				tails = append(tails, put(events.RolloutStartedType, id(i), "0", 0,
+					events.RolloutStarted{Group: events.GroupID(int64(groups + 1)), Member: i}))
 			}
 			for turn := range int(size) / body / 32 {
 				for i := range tails {
 					text := strings.Repeat(fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, groups, turn, i))), body/64)
-					tails[i] = put(events.TurnSampledType, id(i), events.Ordinal(turn), tails[i], events.TurnSampled{Turn: turn, Content: text})
+					tails[i] = put(events.TurnSampledType, id(i), events.Ordinal(turn), tails[i],
+						events.TurnSampled{Turn: turn, Content: text})
 				}
 			}
 			for i := range tails {

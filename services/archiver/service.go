@@ -1,5 +1,6 @@
-// Package archiver seals a run's log into Arrow segments in the store: as it grows, at intervals, and whole when it is closed. What is
-// archived and over leaves the stream of an open run before that is full.
+// Package archiver seals a run's log into Arrow segments in the store: as it grows, at
+// intervals, and whole when it is closed. What is archived and over leaves the stream of an open
+// run before that is full.
 package archiver
 
 import (
@@ -18,11 +19,12 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// slots is how many runs are sealed at once because of an input, beside the one of a round; each takes the memory of a segment.
+// slots is how many runs are sealed at once because of an input, beside the one of a round; each
+// takes the memory of a segment.
 const slots = 2
 
-// Service consumes batch_ready, as the sign that a run goes on, and the catalogue's run_closed, as closed runs are served by
-// nobody, and emits segment_sealed, and purged in an open run.
+// Service consumes batch_ready, as the sign that a run goes on, and the catalogue's run_closed, as
+// closed runs are served by nobody, and emits segment_sealed, and purged in an open run.
 type Service struct {
 	log     eventlog.Archive
 	streams eventlog.Streams
@@ -44,12 +46,14 @@ func Run(ctx context.Context, env pipeline.Env) error {
 	measured := make(chan struct{})
 	go func() { defer close(measured); sizes.measure(ctx, env.Log.Store()) }()
 	defer func() { stop(); <-measured }()
-	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Archiver, Slots: slots, Handle: s.Handle, Recorded: s.recorded, Round: s.Round})
+	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Archiver, Slots: slots, Handle: s.Handle,
+		Recorded: s.recorded, Round: s.Round})
 }
 
 var errMoving = errors.New("the closed run still moves")
 
-// Handle seals the next segment of the input's run. It is called until there is none. The consumers of a closed run go then.
+// Handle seals the next segment of the input's run. It is called until there is none. The consumers
+// of a closed run go then.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	run, through := m.Event.Run, uint64(0)
 	if m.Event.Type == events.RunClosedType {
@@ -77,7 +81,8 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	return facts, err
 }
 
-// A consumer that is used in a closed run is looked at again settleEvery, at settleTries deliveries at most. Then it goes with the run's stream.
+// A consumer that is used in a closed run is looked at again settleEvery, at settleTries deliveries
+// at most. Then it goes with the run's stream.
 const (
 	settleEvery = time.Minute
 	settleTries = runfile.Deliveries / 2
@@ -105,9 +110,11 @@ func (s *Service) settle(ctx context.Context, run string, delivered uint64) erro
 	return nil
 }
 
-// Round seals what an open run's stream holds when its archive is older than the run's settings say, or the stream fills up, and then lets go of
-// what is over. Archivers ask at different moments, and the one that is first is enough.
-func (s *Service) Round(ctx context.Context, run string, cfg runfile.RunConfig) (pipeline.Handler, time.Duration, error) {
+// Round seals what an open run's stream holds when its archive is older than the run's settings
+// say, or the stream fills up, and then lets go of what is over. Archivers ask at different
+// moments, and the one that is first is enough.
+func (s *Service) Round(ctx context.Context, run string,
+	cfg runfile.RunConfig) (pipeline.Handler, time.Duration, error) {
 	every := cfg.Log.Every()
 	early := every / 10
 	archived, err := s.log.Archived(ctx, run)
@@ -144,8 +151,9 @@ const (
 	grownBy = 64
 )
 
-// fills reports whether a run's stream is so full that something should leave it, and has grown since that was tried. It also does where the run
-// was not told of what has left: by one who died then, or had no answer. The sampler may wait for that.
+// fills reports whether a run's stream is so full that something should leave it, and has grown
+// since that was tried. It also does where the run was not told of what has left: by one who died
+// then, or had no answer. The sampler may wait for that.
 func (s *Service) fills(ctx context.Context, run string) (bool, error) {
 	bytes, most, err := s.log.Size(ctx, run)
 	if err != nil {
@@ -208,7 +216,8 @@ func (s *Service) recorded(_ context.Context, _ pipeline.Message, facts []events
 	}
 	segment, err := events.Data[events.SegmentSealed](facts[0])
 	if err == nil {
-		s.logger.Info("log segment sealed", "run", facts[0].Entity, "first", segment.First, "last", segment.Last, "bytes", segment.Segment.Size)
+		s.logger.Info("log segment sealed", "run", facts[0].Entity, "first", segment.First, "last", segment.Last,
+			"bytes", segment.Segment.Size)
 	}
 	return err
 }

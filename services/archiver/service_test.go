@@ -29,7 +29,8 @@ func TestClosedRun(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: "a"})
+			ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
+				Metrics: prometheus.NewRegistry(), Instance: "a"})
 		}()
 		var last, listed uint64
 		for _, typ := range []events.Type{events.RunOpenedType, events.RunClosedType} {
@@ -50,7 +51,8 @@ func TestClosedRun(t *testing.T) {
 	})
 }
 
-// TestConsumersOfAClosedRunGo: when a closed run is archived its consumers go, but for one that is used, which goes when it is not any more. Nobody makes one again.
+// TestConsumersOfAClosedRunGo: when a closed run is archived its consumers go, but for one that is
+// used, which goes when it is not any more. Nobody makes one again.
 func TestConsumersOfAClosedRunGo(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
@@ -58,7 +60,8 @@ func TestConsumersOfAClosedRunGo(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: "a"})
+			ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
+				Metrics: prometheus.NewRegistry(), Instance: "a"})
 		}()
 		consumers := map[events.Type]jetstream.Consumer{}
 		specs := topology.ConsumersOf(topology.Scorer)
@@ -69,7 +72,8 @@ func TestConsumersOfAClosedRunGo(t *testing.T) {
 			}
 			consumers[spec.Type] = c
 		}
-		servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, "g000001-0", "0", events.RolloutFinished{Task: "a"}))
+		servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, "g000001-0",
+			"0", events.RolloutFinished{Task: "a"}))
 		used := consumers[events.RolloutFinishedType]
 		inWork, err := used.Next()
 		if err != nil {
@@ -102,7 +106,8 @@ func TestConsumersOfAClosedRunGo(t *testing.T) {
 		if left := names(); len(left) > 0 {
 			t.Errorf("nobody uses %v", left)
 		}
-		if _, err := log.Streams.EnsureConsumer(t.Context(), specs[0].For("r", ""), ""); !errors.Is(err, eventlog.ErrClosed) {
+		if _, err := log.Streams.EnsureConsumer(t.Context(), specs[0].For("r", ""),
+			""); !errors.Is(err, eventlog.ErrClosed) {
 			t.Errorf("who makes a consumer of a closed run is told %v", err)
 		}
 		stop()
@@ -112,7 +117,8 @@ func TestConsumersOfAClosedRunGo(t *testing.T) {
 	})
 }
 
-// TestOpenRunIsArchived: an open run is archived at its interval, with no more than one more segment by a second archiver, and nothing where nothing happened.
+// TestOpenRunIsArchived: an open run is archived at its interval, with no more than one more
+// segment by a second archiver, and nothing where nothing happened.
 func TestOpenRunIsArchived(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		server, store := natstest.Server(t), natstest.Store(t)
@@ -130,7 +136,8 @@ func TestOpenRunIsArchived(t *testing.T) {
 		ended := make(chan error, 2)
 		for _, instance := range []string{"a", "b"} {
 			go func() {
-				ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: instance})
+				ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
+					Metrics: prometheus.NewRegistry(), Instance: instance})
 			}()
 		}
 		through := func() uint64 {
@@ -169,7 +176,8 @@ func TestOpenRunIsArchived(t *testing.T) {
 	})
 }
 
-// TestDeletedRunEndsItsRounds: a run whose stream is gone is left alone, and others are archived on.
+// TestDeletedRunEndsItsRounds: a run whose stream is gone is left alone,
+// and others are archived on.
 func TestDeletedRunEndsItsRounds(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)
@@ -178,7 +186,8 @@ func TestDeletedRunEndsItsRounds(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Instance: "a"})
+			ended <- Run(ctx, pipeline.Env{Log: log, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
+				Metrics: prometheus.NewRegistry(), Instance: "a"})
 		}()
 		time.Sleep(time.Minute)
 		if err := log.Streams.DeleteRun(t.Context(), "gone"); err != nil {
@@ -216,7 +225,8 @@ func open(t *testing.T, log *eventlog.Log, run string, cfg runfile.RunConfig) {
 // note appends an annotation of a rollout of its own.
 func note(t *testing.T, log *eventlog.Log, run string, n int) uint64 {
 	t.Helper()
-	e, err := events.New(run, events.RolloutAnnotatedType, events.RolloutID(events.GroupID(1), n), "0", events.RolloutAnnotated{Text: "so far"})
+	e, err := events.New(run, events.RolloutAnnotatedType, events.RolloutID(events.GroupID(1), n),
+		"0", events.RolloutAnnotated{Text: "so far"})
 	if err != nil {
 		t.Fatal(err)
 	}

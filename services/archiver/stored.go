@@ -25,7 +25,8 @@ type stored struct{ bytes, objects *prometheus.GaugeVec }
 
 func newStored(r prometheus.Registerer) (s stored, err error) {
 	s.bytes, err = pipeline.ShareMetric(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "rondo_store_bytes", Help: "Bytes of the objects below a prefix of the store, by the archiver's last listing.",
+		Name: "rondo_store_bytes",
+		Help: "Bytes of the objects below a prefix of the store, by the archiver's last listing.",
 	}, []string{"prefix"}))
 	if err != nil {
 		return s, err
@@ -36,7 +37,8 @@ func newStored(r prometheus.Registerer) (s stored, err error) {
 	return s, err
 }
 
-// measure lists the store from time to time. Each archiver does: more than one is rare, and a listing is a small part of its time.
+// measure lists the store from time to time. Each archiver does: more than one is rare, and a
+// listing is a small part of its time.
 func (s stored) measure(ctx context.Context, store storage.Store) {
 	for wait := measureFirst; ; wait = min(2*wait, measureMost) {
 		began := time.Now()

@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// brim makes a run whose stream is so full of ended rollouts that the sampler opens nothing more, and which is not archived before hours are over.
+// brim makes a run whose stream is so full of ended rollouts that the sampler opens nothing more,
+// and which is not archived before hours are over.
 func brim(t *testing.T, log *eventlog.Log) {
 	t.Helper()
 	cfg := runfile.DefaultRunConfig()
@@ -70,7 +71,8 @@ func stated(t *testing.T, log *eventlog.Log) events.LogPurged {
 	return said
 }
 
-// TestPurgesWithoutAnAnswer: the server purges, and its answers are lost with the connection. All that is over leaves the stream, and the sampler hears of it.
+// TestPurgesWithoutAnAnswer: the server purges, and its answers are lost with the connection. All
+// that is over leaves the stream, and the sampler hears of it.
 func TestPurgesWithoutAnAnswer(t *testing.T) {
 	for _, lost := range []int{1, 5, 40} {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {
@@ -90,7 +92,8 @@ func TestPurgesWithoutAnAnswer(t *testing.T) {
 				a.start()
 				said := stated(t, log)
 				a.kill()
-				if bytes, most, err := log.Size(t.Context(), "r"); err != nil || said.Bytes > int64(bytes) || float64(bytes) > eventlog.PurgeAt*float64(most) {
+				if bytes, most, err := log.Size(t.Context(), "r"); err != nil || said.Bytes > int64(bytes) ||
+					float64(bytes) > eventlog.PurgeAt*float64(most) {
 					t.Errorf("it holds %d of %d bytes, and %+v was said: %v", bytes, most, said, err)
 				}
 				if left := line.Left(); left == lost || lost < 40 && left > 0 {
@@ -101,7 +104,8 @@ func TestPurgesWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// TestPurgedAndNotStated: an archiver that died before it stated what has left is followed by one that does, though the stream is not full any more.
+// TestPurgedAndNotStated: an archiver that died before it stated what has left is followed by one
+// that does, though the stream is not full any more.
 func TestPurgedAndNotStated(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log := natstest.Log(t)

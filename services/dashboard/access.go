@@ -76,8 +76,9 @@ func bearer(r *http.Request) string {
 // public are the patterns that everybody may ask for: they show nothing of any run.
 var public = []string{"GET /assets/", "GET /healthz", "GET /login"}
 
-var errReader = &refusal{http.StatusUnauthorized, "Open this dashboard by its link: `rondo dashboard --dir DIR` prints it for the owner of DIR, the plane's folder. " +
-	"Programs send the token in DIR/dashboard.token as a header, Authorization: Bearer TOKEN."}
+var errReader = &refusal{http.StatusUnauthorized,
+	"Open this dashboard by its link: `rondo dashboard --dir DIR` prints it for the owner of DIR, the plane's folder. " +
+		"Programs send the token in DIR/dashboard.token as a header, Authorization: Bearer TOKEN."}
 
 // login gives a browser that follows the link a cookie, and leads it to the runs. It does so by a
 // page: a redirect of a navigation that began elsewhere would not have the cookie.
@@ -91,5 +92,6 @@ func (d *Dashboard) login(w http.ResponseWriter, r *http.Request) error {
 		Secure: r.Header.Get("X-Forwarded-Proto") == "https",
 	})
 	w.Header().Set("Refresh", "0; url=/") // which takes the place of the link in the browser's history
-	return d.page(w, http.StatusOK, "problem", map[string]any{"Title": "Welcome", "Here": "", "Text": "You may read this dashboard."})
+	return d.page(w, http.StatusOK, "problem", map[string]any{"Title": "Welcome", "Here": "",
+		"Text": "You may read this dashboard."})
 }

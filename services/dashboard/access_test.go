@@ -80,12 +80,14 @@ func TestReadingTakesTheLink(t *testing.T) {
 		} {
 			for _, method := range []string{method, http.MethodHead, http.MethodPost, http.MethodOptions} {
 				answer := ask(t, d, method, path, header)
-				if answer.StatusCode != http.StatusUnauthorized || answer.Header.Get("Cache-Control") != "no-store" || len(answer.Cookies()) > 0 {
+				if answer.StatusCode != http.StatusUnauthorized || answer.Header.Get("Cache-Control") != "no-store" ||
+					len(answer.Cookies()) > 0 {
 					t.Errorf("%s %s with %s: %s", method, path, name, answer.Status)
 				}
 			}
 		}
-		for name, header := range map[string]map[string]string{"the cookie": {"Cookie": cookie.Name + "=" + cookie.Value}, "the token": {"Authorization": "Bearer " + secret}} {
+		for name, header := range map[string]map[string]string{"the cookie": {"Cookie": cookie.Name + "=" +
+			cookie.Value}, "the token": {"Authorization": "Bearer " + secret}} {
 			if answer := ask(t, d, method, path, header); answer.StatusCode == http.StatusUnauthorized {
 				t.Errorf("%s %s with %s: %s", method, path, name, answer.Status)
 			}
@@ -108,17 +110,21 @@ func TestReadingTakesTheLink(t *testing.T) {
 // another one for another token.
 func TestLink(t *testing.T) {
 	d := closed(t)
-	for _, wrong := range []string{"/login", "/login?token=", "/login?token=" + secret, LinkPath(secret + "x"), LinkPath("")} {
-		if answer := ask(t, d, http.MethodGet, wrong, nil); answer.StatusCode != http.StatusUnauthorized || len(answer.Cookies()) > 0 {
+	for _, wrong := range []string{"/login", "/login?token=", "/login?token=" + secret,
+		LinkPath(secret + "x"), LinkPath("")} {
+		if answer := ask(t, d, http.MethodGet, wrong, nil); answer.StatusCode != http.StatusUnauthorized ||
+			len(answer.Cookies()) > 0 {
 			t.Errorf("%s: %s, %d cookies", wrong, answer.Status, len(answer.Cookies()))
 		}
 	}
 	answer := ask(t, d, http.MethodGet, LinkPath(secret), nil)
-	if answer.Header.Get("Refresh") != "0; url=/" || answer.Header.Get("Referrer-Policy") != "no-referrer" || answer.Header.Get("Cache-Control") != "no-store" {
+	if answer.Header.Get("Refresh") != "0; url=/" || answer.Header.Get("Referrer-Policy") != "no-referrer" ||
+		answer.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("the link is answered with %v", answer.Header)
 	}
 	cookie := login(t, d, LinkPath(secret))
-	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Secure || strings.Contains(cookie.Value, secret) {
+	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || cookie.Secure ||
+		strings.Contains(cookie.Value, secret) {
 		t.Errorf("the cookie is %s", cookie)
 	}
 	proxied := ask(t, d, http.MethodGet, LinkPath(secret), map[string]string{"X-Forwarded-Proto": "https"})

@@ -29,7 +29,8 @@ var statements = map[string]struct {
 	"cancel": {events.RunClosedType, events.RunClosed{Reason: "cancelled on the dashboard"}},
 }
 
-var errToken = &refusal{http.StatusForbidden, "That is not the token of this dashboard. The file dashboard.token of the plane's folder has it."}
+var errToken = &refusal{http.StatusForbidden,
+	"That is not the token of this dashboard. The file dashboard.token of the plane's folder has it."}
 
 // act states a fact about a run for who shows the token.
 func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) error {
@@ -47,12 +48,14 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), intakeTime)
 	defer cancel()
-	_, err := d.intake.Submit(ctx, eventlog.Submission{Run: run, Type: statement.typ, Entity: run, Data: statement.data, ID: nats.NewInbox()[7:], Source: "dashboard"})
+	_, err := d.intake.Submit(ctx, eventlog.Submission{Run: run, Type: statement.typ, Entity: run, Data: statement.data,
+		ID: nats.NewInbox()[7:], Source: "dashboard"})
 	switch {
 	case errors.Is(err, eventlog.ErrRefused):
 		return &refusal{http.StatusConflict, clip(err.Error(), 1000)}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &refusal{http.StatusServiceUnavailable, "The intake does not answer. Look at the run again before you repeat this."}
+		return &refusal{http.StatusServiceUnavailable,
+			"The intake does not answer. Look at the run again before you repeat this."}
 	case err != nil:
 		return err
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// BenchmarkPages asks for every page where there are 200 runs, one of them with 10,000 rollouts and 100,000 events. It reports the median and the 99th
-// percentile of the answers, in milliseconds, and the time that the processor took for one, the log's server included.
+// BenchmarkPages asks for every page where there are 200 runs, one of them with 10,000 rollouts and
+// 100,000 events. It reports the median and the 99th percentile of the answers, in milliseconds,
+// and the time that the processor took for one, the log's server included.
 func BenchmarkPages(b *testing.B) {
 	log := natstest.Log(b)
 	for n := range 199 {
@@ -79,7 +80,8 @@ func BenchmarkPages(b *testing.B) {
 		})
 	})
 	b.Run("first", func(b *testing.B) {
-		measure(b, nil, func() string { d = open(b, log); d.patience = patience; return "/runs/large" }, func() *Dashboard { return d })
+		measure(b, nil, func() string { d = open(b, log); d.patience = patience; return "/runs/large" },
+			func() *Dashboard { return d })
 	})
 	var m runtime.MemStats
 	runtime.GC()

@@ -11,8 +11,9 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// book is what is folded of one stream. All open pages share it, and it follows the log only while somebody holds it and is told what comes: it goes on from
-// where it stopped when the next one comes.
+// book is what is folded of one stream. All open pages share it, and it follows the log
+// only while somebody holds it and is told what comes: it goes on from where it stopped
+// when the next one comes.
 type book[S any] struct {
 	log   eventlog.Reader
 	run   string
@@ -39,7 +40,8 @@ type book[S any] struct {
 // errReached ends the reading of a book that shows the past.
 var errReached = errors.New("reached")
 
-func newBook[S any](log eventlog.Reader, run string, until uint64, fresh func() *S, apply func(*S, events.Event) error) *book[S] {
+func newBook[S any](log eventlog.Reader, run string, until uint64, fresh func() *S,
+	apply func(*S, events.Event) error) *book[S] {
 	done := make(chan struct{})
 	close(done)
 	return &book[S]{log: log, run: run, until: until, fresh: fresh, apply: apply, state: fresh(), done: done}
@@ -68,7 +70,8 @@ func (b *book[S]) rest() {
 	}
 }
 
-// has reports whether a stream is folded up to a sequence, or the archive of one that is gone to its end.
+// has reports whether a stream is folded up to a sequence, or the archive of one
+// that is gone to its end.
 func (b *book[S]) has(in eventlog.Incarnation, seq uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,7 +118,8 @@ func (b *book[S]) read(ctx context.Context) error {
 	if until > 0 {
 		until = min(until, in.LastSeq)
 	}
-	return b.log.FollowStream(ctx, b.run, in, b.position()+1, "", func(e events.Event) error { return b.take(e, until) })
+	return b.log.FollowStream(ctx, b.run, in, b.position()+1,
+		"", func(e events.Event) error { return b.take(e, until) })
 }
 
 func (b *book[S]) archived(ctx context.Context) error {
@@ -131,7 +135,8 @@ func (b *book[S]) archived(ctx context.Context) error {
 	return nil
 }
 
-// begin starts anew where the stream is another one than was folded. The archive of a stream is that stream.
+// begin starts anew where the stream is another one than was folded. The archive of
+// a stream is that stream.
 func (b *book[S]) begin(created time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -201,7 +206,8 @@ func (b *book[S]) await(ctx context.Context, seq uint64) {
 	}
 }
 
-// next is closed when the book is beyond a sequence, or cannot be read. leave is for who waits no more.
+// next is closed when the book is beyond a sequence, or cannot be read. leave
+// is for who waits no more.
 func (b *book[S]) next(seq uint64) (next chan struct{}, leave func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -127,7 +127,8 @@ func (c *catalogue) add(r *listedRun) {
 func (c *catalogue) lettersOf(e events.Event) error {
 	dead, err := events.Data[events.DeadLettered](e)
 	c.lettered++
-	c.letters = append(c.letters, letter{e.Seq, e.Time, dead.Stream, dead.Consumer, dead.Subject, clip(dead.Reason, 1000), dead.Body})
+	c.letters = append(c.letters, letter{e.Seq, e.Time, dead.Stream, dead.Consumer, dead.Subject,
+		clip(dead.Reason, 1000), dead.Body})
 	if len(c.letters) > maxLetters {
 		c.letters = slices.Delete(c.letters, 0, len(c.letters)-maxLetters)
 	}
@@ -188,7 +189,8 @@ func (c *catalogue) weights(e events.Event) error {
 	return nil
 }
 
-// note notes what a replica states; where there are too many, the one that was silent longest is left out.
+// note notes what a replica states; where there are too many, the one that was
+// silent longest is left out.
 func (p *served) note(r replica) {
 	p.Replicas = slices.DeleteFunc(p.Replicas, func(old replica) bool { return old.Name == r.Name })
 	p.Replicas = append(p.Replicas, r)

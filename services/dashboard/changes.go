@@ -42,7 +42,8 @@ func (s stretch) differs() bool {
 	return s.before == nil != (s.after == nil) || s.before != nil && s.before.SHA256 != s.after.SHA256
 }
 
-// changedBy is the workspace before and behind a turn. ok is false where its tools have not answered, or where it did not run in a sandbox of Rondo's.
+// changedBy is the workspace before and behind a turn. ok is false where its tools have not
+// answered, or where it did not run in a sandbox of Rondo's.
 func changedBy(r *events.Rollout, turn int) (s stretch, ok bool) {
 	done, ok := r.Tools.Get(turn)
 	if !ok {
@@ -119,7 +120,8 @@ func (d *Dashboard) compare(ctx context.Context, p *changesPage, e *episode.Epis
 				shown.More += len(f.Lines) - i
 				break
 			}
-			class := map[rune]string{difference.Came: "came", difference.Went: "gone", difference.Place: "place"}[l.Mark]
+			class := map[rune]string{difference.Came: "came", difference.Went: "gone",
+				difference.Place: "place"}[l.Mark]
 			text := string(l.Mark) + l.Text
 			if l.Mark == difference.Place {
 				text = l.Text

@@ -38,23 +38,31 @@ func (d *desk) turns(snapshot *storage.Ref, workspaces ...*storage.Ref) {
 	servicetest.StartRollout(d, d.log, "live", "g000001-0", "fix")
 	for i, workspace := range workspaces {
 		call := []events.ToolCall{{ID: "a", Name: "edit", Arguments: "{}"}}
-		d.state(events.TurnSampledType, "g000001-0", events.Ordinal(i), events.TurnSampled{Turn: i, ToolCalls: call, TokenIDs: []int32{1}, Logprobs: []float32{-1}, NewSegment: i == 0})
-		d.state(events.ToolsCompletedType, "g000001-0", events.Ordinal(i), events.ToolsCompleted{Turn: i, Workspace: workspace, Runner: "r", Isolation: "namespaces", Filesystem: "overlay",
-			Results: []events.ToolResult{{CallID: "a", Name: "edit", Content: "ok"}}})
+		d.state(events.TurnSampledType, "g000001-0", events.Ordinal(i),
+			events.TurnSampled{Turn: i, ToolCalls: call, TokenIDs: []int32{1},
+				Logprobs: []float32{-1}, NewSegment: i == 0})
+		d.state(events.ToolsCompletedType, "g000001-0", events.Ordinal(i),
+			events.ToolsCompleted{Turn: i, Workspace: workspace, Runner: "r",
+				Isolation: "namespaces", Filesystem: "overlay",
+				Results: []events.ToolResult{{CallID: "a", Name: "edit", Content: "ok"}}})
 	}
 }
 
-// TestChangesOfTurns: each turn shows what it changed itself, and the rollout what all of them did. A turn that changed nothing leads nowhere.
+// TestChangesOfTurns: each turn shows what it changed itself, and the rollout what all of them did.
+// A turn that changed nothing leads nowhere.
 func TestChangesOfTurns(t *testing.T) {
 	d := newDesk(t)
 	first := d.tree(map[string]string{"main.go": "one\n2\n"})
-	d.turns(d.tree(map[string]string{"main.go": "one\ntwo\n"}), first, first, d.tree(map[string]string{"main.go": "one\n2\n3\n", "new.txt": "x\n"}))
+	d.turns(d.tree(map[string]string{"main.go": "one\ntwo\n"}), first, first,
+		d.tree(map[string]string{"main.go": "one\n2\n3\n", "new.txt": "x\n"}))
 	here := "/runs/live/rollouts/g000001-0"
-	if page := d.show(here); strings.Count(page, "/changes") != 3 || !strings.Contains(page, here+"/turns/2/changes") || strings.Contains(page, here+"/turns/1/changes") {
+	if page := d.show(here); strings.Count(page, "/changes") != 3 || !strings.Contains(page, here+"/turns/2/changes") ||
+		strings.Contains(page, here+"/turns/1/changes") {
 		t.Errorf("the rollout leads elsewhere:\n%s", page)
 	}
 	d.has(here+"/turns/0/changes", `class="gone">-two`, `class="came">&#43;2`, "main.go")
-	if page := d.show(here + "/turns/2/changes"); strings.Contains(page, "-two") || !strings.Contains(page, "3\n") || !strings.Contains(page, "new.txt") {
+	if page := d.show(here + "/turns/2/changes"); strings.Contains(page, "-two") || !strings.Contains(page, "3\n") ||
+		!strings.Contains(page, "new.txt") {
 		t.Errorf("turn 2:\n%s", page)
 	}
 	d.has(here+"/turns/1/changes", "Nothing differs")
@@ -70,7 +78,8 @@ func TestChangesOfTurns(t *testing.T) {
 	}
 }
 
-// TestHostileChanges: whatever files an agent leaves, and whatever their names, the page has the elements and links of a harmless one.
+// TestHostileChanges: whatever files an agent leaves, and whatever their names, the page has the
+// elements and links of a harmless one.
 func TestHostileChanges(t *testing.T) {
 	shape := func(says string) (string, string) {
 		d := newDesk(t)
@@ -80,7 +89,8 @@ func TestHostileChanges(t *testing.T) {
 			}
 			return r
 		}, "n"+says)
-		d.turns(d.tree(map[string]string{"a": "a\n"}), d.tree(map[string]string{name: strings.ReplaceAll(says, "\x00", "") + "\n"}))
+		d.turns(d.tree(map[string]string{"a": "a\n"}),
+			d.tree(map[string]string{name: strings.ReplaceAll(says, "\x00", "") + "\n"}))
 		page := d.show("/runs/live/rollouts/g000001-0/turns/0/changes")
 		return shapeOf(t, page), page
 	}
@@ -98,7 +108,8 @@ func TestHostileChanges(t *testing.T) {
 	}
 }
 
-// TestChangesAreBounded: a page of a large change is a bounded one, and says how much it leaves out.
+// TestChangesAreBounded: a page of a large change is a bounded one, and
+// says how much it leaves out.
 func TestChangesAreBounded(t *testing.T) {
 	d := newDesk(t)
 	files := map[string]string{"huge": strings.Repeat("x", 1<<20)}

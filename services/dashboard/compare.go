@@ -92,7 +92,8 @@ func (d *Dashboard) compareRuns(w http.ResponseWriter, r *http.Request) error {
 	return d.page(w, http.StatusOK, "compare", p)
 }
 
-// comparedCurves gives the rewards of some runs over one axis of steps, and over one of sampled tokens.
+// comparedCurves gives the rewards of some runs over one axis of steps, and
+// over one of sampled tokens.
 func (d *Dashboard) comparedCurves(w http.ResponseWriter, r *http.Request) error {
 	names, err := namedRuns(r)
 	if err != nil {
@@ -116,7 +117,8 @@ func namedRuns(r *http.Request) (names []string, err error) {
 		}
 	}
 	if len(names) > mostCompared {
-		return nil, &refusal{http.StatusBadRequest, fmt.Sprintf("At most %d runs can be compared at once.", mostCompared)}
+		return nil, &refusal{http.StatusBadRequest, fmt.Sprintf("At most %d runs can be compared at once.",
+			mostCompared)}
 	}
 	return names, nil
 }
@@ -139,7 +141,8 @@ func (d *Dashboard) newest(r *http.Request) (names []string, err error) {
 	return names, nil
 }
 
-// sides folds the runs as far as patience allows. There are several, and nothing folds them on when the page is answered, so it has more than others.
+// sides folds the runs as far as patience allows. There are several, and nothing folds them on when
+// the page is answered, so it has more than others.
 func (d *Dashboard) sides(r *http.Request, names []string) (runs []comparedRun, err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), 20*d.patience)
 	defer cancel()
@@ -165,8 +168,10 @@ func sideOf(b *book[runState], last, target uint64) comparedRun {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.state.books
-	c := comparedRun{Name: b.run, State: l.State, Policy: l.Config.Policy, Seq: b.last, Last: max(last, b.last), Behind: !b.ended && b.last < target,
-		Sampled: l.Totals.Sampled, Scored: l.Totals.Scored, Failed: l.Totals.Failed, config: l.Config, steps: b.state.rewards()}
+	c := comparedRun{Name: b.run, State: l.State, Policy: l.Config.Policy, Seq: b.last, Last: max(last, b.last),
+		Behind:  !b.ended && b.last < target,
+		Sampled: l.Totals.Sampled, Scored: l.Totals.Scored, Failed: l.Totals.Failed, config: l.Config,
+		steps: b.state.rewards()}
 	if b.wrong != nil {
 		c.Wrong = clip(b.wrong.Error(), 300)
 	}
@@ -177,7 +182,8 @@ func sideOf(b *book[runState], last, target uint64) comparedRun {
 	return c
 }
 
-// overlaid has a curve for each run over one axis. Where a run has no point of its own its curve is drawn through.
+// overlaid has a curve for each run over one axis. Where a run has no point of its own
+// its curve is drawn through.
 func overlaid(runs []comparedRun, along func(rewards) []float64) chart {
 	// A run may have several points at one place: the place is told apart by which of them it is.
 	type place struct {
@@ -240,7 +246,8 @@ func differing(runs []comparedRun) (rows []setting) {
 	return rows
 }
 
-// settingsOf are the settings of a run by their paths in the run file. Of its tasks it says how many there are, and how many the first run lacks.
+// settingsOf are the settings of a run by their paths in the run file. Of its tasks it says how
+// many there are, and how many the first run lacks.
 func settingsOf(run, first comparedRun) map[string]string {
 	held := map[string]bool{}
 	for _, t := range first.config.Tasks {
@@ -267,7 +274,8 @@ func settingsOf(run, first comparedRun) map[string]string {
 	return values
 }
 
-// flatten writes the leaves of a tree of JSON by their paths. Members of a list have their names as keys, where they have any.
+// flatten writes the leaves of a tree of JSON by their paths. Members of a list have their names as
+// keys, where they have any.
 func flatten(values map[string]string, path string, tree any) {
 	below := func(key string, value any) { flatten(values, strings.TrimPrefix(path+"."+key, "."), value) }
 	switch v := tree.(type) {
@@ -300,7 +308,8 @@ func flatten(values map[string]string, path string, tree any) {
 	values[path] = short(string(text))
 }
 
-// short is a value on one line. Of a long one it has the beginning, and a digest by which it differs from others.
+// short is a value on one line. Of a long one it has the beginning, and a digest by
+// which it differs from others.
 func short(text string) string {
 	if len(text) <= longestSetting {
 		return line(text)

@@ -27,10 +27,13 @@ func (d *desk) trained(run string, change func(*events.RunOpened), rewards ...fl
 		rollout := events.RolloutID(group, 0)
 		put(events.GroupOpenedType, group, "0", events.GroupOpened{Task: "fix", Size: 1})
 		servicetest.StartRollout(d, d.log, run, rollout, "fix")
-		put(events.RolloutFinishedType, rollout, "0", events.RolloutFinished{Task: "fix", StopReason: events.StopFinished, Turns: 1, Sampled: 100})
+		put(events.RolloutFinishedType, rollout, "0", events.RolloutFinished{Task: "fix",
+			StopReason: events.StopFinished, Turns: 1, Sampled: 100})
 		put(events.RolloutScoredType, rollout, "0", events.RolloutScored{Reward: reward})
-		put(events.GroupCompletedType, group, "0", events.GroupCompleted{Task: "fix", Mean: reward, Members: []events.Member{{Rollout: rollout, Reward: reward}}})
-		put(events.BatchReadyType, "trainer", events.Ordinal(step), events.BatchReady{Step: step, Groups: []string{group}, Rollouts: []string{rollout}, RewardMean: reward})
+		put(events.GroupCompletedType, group, "0", events.GroupCompleted{Task: "fix", Mean: reward,
+			Members: []events.Member{{Rollout: rollout, Reward: reward}}})
+		put(events.BatchReadyType, "trainer", events.Ordinal(step),
+			events.BatchReady{Step: step, Groups: []string{group}, Rollouts: []string{rollout}, RewardMean: reward})
 	}
 }
 
@@ -62,7 +65,8 @@ func cells(t *testing.T, page, id string) (rows []string) {
 	return rows
 }
 
-// TestComparedRuns: the page has the settings that differ and no other, and the curves of all runs over one axis.
+// TestComparedRuns: the page has the settings that differ and no other, and the curves
+// of all runs over one axis.
 func TestComparedRuns(t *testing.T) {
 	d := newDesk(t)
 	if page := d.show("/compare"); !strings.Contains(page, "A comparison takes two runs") {
@@ -91,10 +95,12 @@ func TestComparedRuns(t *testing.T) {
 		name, _, _ := strings.Cut(row, " | ")
 		names = append(names, name)
 	}
-	if got := strings.Join(names, " "); rows[0] != "setting | a | b" || got != "feeds.trainer.groups_per_batch limits.turns system_prompt tasks" {
+	if got := strings.Join(names, " "); rows[0] != "setting | a | b" ||
+		got != "feeds.trainer.groups_per_batch limits.turns system_prompt tasks" {
 		t.Errorf("settings of %s that differ: %s", rows[0], got)
 	}
-	if all := strings.Join(rows, "\n"); !strings.Contains(all, "tasks | 1 | 1 (1 not as in a)") || !strings.Contains(all, "groups_per_batch | 8 | 7") {
+	if all := strings.Join(rows, "\n"); !strings.Contains(all, "tasks | 1 | 1 (1 not as in a)") ||
+		!strings.Contains(all, "groups_per_batch | 8 | 7") {
 		t.Errorf("settings:\n%s", all)
 	}
 	var prompts []string
@@ -106,15 +112,18 @@ func TestComparedRuns(t *testing.T) {
 	if len(prompts) != 2 || prompts[0] == prompts[1] || len(prompts[0]) > 2*longestSetting {
 		t.Errorf("long texts that differ at their ends: %q", prompts)
 	}
-	for _, want := range []string{`value="a" checked`, `value="b" checked`, `value="c">`, `data-curves="/compare/curves?run=a&amp;run=b"`} {
+	for _, want := range []string{`value="a" checked`, `value="b" checked`, `value="c">`,
+		`data-curves="/compare/curves?run=a&amp;run=b"`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %s", want)
 		}
 	}
-	if rows := cells(t, page, "live"); len(rows) != 3 || !strings.HasSuffix(rows[1], "| 2 | 0.500 | 2 | 0 | 200") || !strings.HasSuffix(rows[2], "| 1 | 0.750 | 1 | 0 | 100") {
+	if rows := cells(t, page, "live"); len(rows) != 3 || !strings.HasSuffix(rows[1], "| 2 | 0.500 | 2 | 0 | 200") ||
+		!strings.HasSuffix(rows[2], "| 1 | 0.750 | 1 | 0 | 100") {
 		t.Errorf("figures: %q", rows)
 	}
-	d.has("/compare/curves?run=a&run=b", `"reward":{"x":[1,2],"series":[{"name":"a","values":[0.25,0.5]},{"name":"b","values":[0.75,null]}]`,
+	d.has("/compare/curves?run=a&run=b",
+		`"reward":{"x":[1,2],"series":[{"name":"a","values":[0.25,0.5]},{"name":"b","values":[0.75,null]}]`,
 		`"tokens":{"x":[100,200],"series":[{"name":"a","values":[0.25,0.5]},{"name":"b","values":[0.75,null]}]`)
 	d.has("/compare?run=a&run=c", "There are none.")
 	d.has("/compare?run=c", "Choose a second run")
@@ -127,12 +136,14 @@ func TestRefusedComparisons(t *testing.T) {
 	d := newDesk(t)
 	d.trained("a", func(*events.RunOpened) {})
 	for query, want := range map[string]int{
-		"run=a&run=none": http.StatusNotFound, "run=a&run=..": http.StatusNotFound, "run=a&run=_": http.StatusNotFound, "run=a&run=<script>": http.StatusNotFound,
+		"run=a&run=none": http.StatusNotFound, "run=a&run=..": http.StatusNotFound, "run=a&run=_": http.StatusNotFound,
+		"run=a&run=<script>":                  http.StatusNotFound,
 		"run=1&run=2&run=3&run=4&run=5&run=6": http.StatusBadRequest,
 	} {
 		for _, path := range []string{"/compare?", "/compare/curves?"} {
 			w := d.ask(path + query)
-			if w.Code != want || strings.Contains(w.Body.String(), "There is no such page") || strings.Contains(w.Body.String(), "<script>") {
+			if w.Code != want || strings.Contains(w.Body.String(), "There is no such page") ||
+				strings.Contains(w.Body.String(), "<script>") {
 				t.Errorf("%s%s: %d: %s", path, query, w.Code, w.Body)
 			}
 		}

@@ -13,13 +13,16 @@ import (
 	"github.com/rondo-rl/rondo/events/natstest"
 )
 
-// TestPagesCostTheSame: a page of a run that is folded reads no more of the log where the run is ten times as long.
+// TestPagesCostTheSame: a page of a run that is folded reads no more of the log where the
+// run is ten times as long.
 func TestPagesCostTheSame(t *testing.T) {
 	d := newDesk(t)
 	b := newBulk(t, d.log, "large")
 	paths := []string{
-		"/", "/plane", "/runs/large", "/runs/large?outcome=failed", "/runs/large?page=2&groups=2", "/runs/large/curves", "/runs/large?at=500", "/runs/large/groups/g000003",
-		"/runs/large/rollouts/g000003-1", "/runs/large/rollouts/g000003-1?at=500", "/runs/large/rollouts/g000003-1/messages/1/tokens",
+		"/", "/plane", "/runs/large", "/runs/large?outcome=failed", "/runs/large?page=2&groups=2", "/runs/large/curves",
+		"/runs/large?at=500", "/runs/large/groups/g000003",
+		"/runs/large/rollouts/g000003-1", "/runs/large/rollouts/g000003-1?at=500",
+		"/runs/large/rollouts/g000003-1/messages/1/tokens",
 	}
 	cost := func() (messages []uint64) {
 		for range 2 { // the first time folds what is new
@@ -43,7 +46,8 @@ func TestPagesCostTheSame(t *testing.T) {
 	}
 }
 
-// TestVisitsLeaveNothing: pages that were opened, followed and closed leave no goroutine, no subscription and no consumer.
+// TestVisitsLeaveNothing: pages that were opened, followed and closed leave no goroutine, no
+// subscription and no consumer.
 func TestVisitsLeaveNothing(t *testing.T) {
 	d := newDesk(t)
 	b := newBulk(t, d.log, "large")
@@ -93,8 +97,10 @@ func TestVisitsLeaveNothing(t *testing.T) {
 	goroutines, subscriptions, held := runtime.NumGoroutine(), d.log.Conn().NumSubscriptions(), consumers()
 	visits(25)
 	http.DefaultClient.CloseIdleConnections()
-	natstest.Eventually(t, fmt.Sprintf("no goroutine, subscription or consumer more than %d, %d and %d is left", goroutines, subscriptions, held), func() bool {
-		return runtime.NumGoroutine() <= goroutines+2 && d.log.Conn().NumSubscriptions() <= subscriptions && consumers() <= held
+	natstest.Eventually(t, fmt.Sprintf("no goroutine, subscription or consumer more than %d, %d and %d is left",
+		goroutines, subscriptions, held), func() bool {
+		return runtime.NumGoroutine() <= goroutines+2 &&
+			d.log.Conn().NumSubscriptions() <= subscriptions && consumers() <= held
 	})
 	if n := len(d.d.streams); n != 0 {
 		t.Errorf("%d lines are counted as open", n)

@@ -9,10 +9,12 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// maxPoints bounds the points of a curve over time: where there would be more, two neighbours become one.
+// maxPoints bounds the points of a curve over time: where there would be more,
+// two neighbours become one.
 const maxPoints = 240
 
-// flow is what happened in a run in a part of its time, and how many rollouts each stage had at the end of it.
+// flow is what happened in a run in a part of its time, and how many rollouts each
+// stage had at the end of it.
 type flow struct {
 	Started, Scored, Failed int
 	Sampled                 int64 // tokens
@@ -49,7 +51,8 @@ const (
 )
 
 var stageOf = map[string]int{
-	events.StageGenerator: atModel, events.StageTools: atTools, events.StageScorer: atVerifier, events.StageGroup: atGroup, events.StageFeed: atFeed,
+	events.StageGenerator: atModel, events.StageTools: atTools, events.StageScorer: atVerifier,
+	events.StageGroup: atGroup, events.StageFeed: atFeed,
 }
 
 // flows are a run's curves over time.
@@ -88,7 +91,8 @@ func (f *flows) halve() {
 		p := f.points[i]
 		if i+1 < len(f.points) {
 			next := f.points[i+1]
-			p.Started, p.Scored, p.Failed, p.Sampled = p.Started+next.Started, p.Scored+next.Scored, p.Failed+next.Failed, p.Sampled+next.Sampled
+			p.Started, p.Scored, p.Failed, p.Sampled = p.Started+next.Started, p.Scored+next.Scored,
+				p.Failed+next.Failed, p.Sampled+next.Sampled
 			p.Backlog = next.Backlog
 			for i, other := range next.Parts {
 				if i == len(p.Parts) {

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// resamples of the intervals: a tenth of those of `rondo eval`, so that a page does not wait for them.
+	// resamples of the intervals: a tenth of those of `rondo eval`, so that a
+	// page does not wait for them.
 	resamples = 1000
 	// maxMeasured bounds the runs whose figures are kept, each as of one sequence.
 	maxMeasured = 32
@@ -63,7 +64,8 @@ type differenceRow struct {
 	evaluation.Difference
 }
 
-// evaluation shows what the rollouts of a run come to as an evaluation, and beside those of another run.
+// evaluation shows what the rollouts of a run come to as an evaluation, and
+// beside those of another run.
 func (d *Dashboard) evaluation(w http.ResponseWriter, r *http.Request) error {
 	p := &evaluationPage{Here: "runs", Run: r.PathValue("run"), Against: r.URL.Query().Get("against")}
 	p.Title = "Evaluation of " + p.Run
@@ -80,7 +82,8 @@ func (d *Dashboard) evaluation(w http.ResponseWriter, r *http.Request) error {
 		p.Figures = append(p.Figures, figure{fmt.Sprintf("pass@%d", k.K), k.Estimate})
 	}
 	if s := m.summary; s.Tasks > 0 {
-		p.Figures = append(p.Figures, figure{"reward", s.Reward}, figure{"turns", s.Turns}, figure{"tool calls", s.ToolCalls}, figure{"of them failed", s.ToolFailures}, figure{"tokens", s.Tokens},
+		p.Figures = append(p.Figures, figure{"reward", s.Reward}, figure{"turns", s.Turns},
+			figure{"tool calls", s.ToolCalls}, figure{"of them failed", s.ToolFailures}, figure{"tokens", s.Tokens},
 			figure{"seconds", s.Seconds})
 	}
 	if p.Against != "" {
@@ -91,7 +94,8 @@ func (d *Dashboard) evaluation(w http.ResponseWriter, r *http.Request) error {
 	return d.page(w, http.StatusOK, "evaluation", p)
 }
 
-// measure gives the figures of a run as of what is folded of it; p is nil for a run that another one is compared with.
+// measure gives the figures of a run as of what is folded of it; p is nil for a run that
+// another one is compared with.
 func (d *Dashboard) measure(r *http.Request, run string, p *evaluationPage) (*measured, error) {
 	if p == nil { // as it is now, whatever the other one is shown as of
 		r = now(r)
@@ -110,7 +114,8 @@ func (d *Dashboard) measure(r *http.Request, run string, p *evaluationPage) (*me
 	b.mu.Lock()
 	seq, ended := b.last, b.ended
 	if p != nil {
-		p.Past, p.Seq, p.Last, p.Behind, p.Live = b.until > 0, seq, max(in.LastSeq, seq), !ended && seq < target, b.until == 0 && !b.state.Settled()
+		p.Past, p.Seq, p.Last, p.Behind, p.Live = b.until > 0, seq, max(in.LastSeq, seq), !ended && seq < target,
+			b.until == 0 && !b.state.Settled()
 	}
 	key := fmt.Sprintf("%s %d %d", run, b.until, b.created.UnixNano())
 	if m, ok := d.figures.Get(key); ok && m.seq == seq {
@@ -148,10 +153,12 @@ func (d *Dashboard) addComparison(r *http.Request, p *evaluationPage, m *measure
 	if p.Other == nil {
 		p.Other = &compared{}
 		nameA, nameB := p.Run, p.Against
-		if p.Other.Comparison, err = evaluation.Compare(m.attempts, other.attempts, nameA, nameB, evaluation.Options{Resamples: resamples}); err != nil {
+		if p.Other.Comparison, err = evaluation.Compare(m.attempts, other.attempts, nameA, nameB,
+			evaluation.Options{Resamples: resamples}); err != nil {
 			p.Other.refused = clip(err.Error(), 300)
 		} else {
-			p.Other.CompareConditions(evaluation.ConditionsOf(nameA, m.config), evaluation.ConditionsOf(nameB, other.config))
+			p.Other.CompareConditions(evaluation.ConditionsOf(nameA, m.config),
+				evaluation.ConditionsOf(nameB, other.config))
 		}
 		d.comparing.Lock()
 		m.comparison = map[string]*compared{key: p.Other} // the last one is kept

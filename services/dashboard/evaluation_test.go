@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// evaluated opens an evaluation of so many tasks, with an attempt at each; those from pass on do not pass.
+// evaluated opens an evaluation of so many tasks, with an attempt at each; those
+// from pass on do not pass.
 func (d *desk) evaluated(run string, tasks, pass int) {
 	d.Helper()
 	cfg := servicetest.Config()
@@ -30,13 +31,16 @@ func (d *desk) evaluated(run string, tasks, pass int) {
 		rollout := events.RolloutID(group, 0)
 		state(events.GroupOpenedType, group, events.GroupOpened{Task: task, Size: 1})
 		servicetest.StartRollout(d, d.log, run, rollout, task)
-		state(events.RolloutFinishedType, rollout, events.RolloutFinished{Task: task, StopReason: events.StopFinished, Turns: 3, Tokens: 100})
+		state(events.RolloutFinishedType, rollout, events.RolloutFinished{Task: task, StopReason: events.StopFinished,
+			Turns: 3, Tokens: 100})
 		state(events.RolloutScoredType, rollout, events.RolloutScored{Reward: reward})
-		state(events.GroupCompletedType, group, events.GroupCompleted{Task: task, Members: []events.Member{{Rollout: rollout, Reward: reward}}})
+		state(events.GroupCompletedType, group, events.GroupCompleted{Task: task,
+			Members: []events.Member{{Rollout: rollout, Reward: reward}}})
 	}
 }
 
-// TestEvaluation: the report has pass@k with its interval, the tasks, and the verdict beside another run. It is made once for each state of the log.
+// TestEvaluation: the report has pass@k with its interval, the tasks, and the verdict beside
+// another run. It is made once for each state of the log.
 func TestEvaluation(t *testing.T) {
 	d := newDesk(t)
 	d.evaluated("good", 12, 11)
@@ -51,7 +55,8 @@ func TestEvaluation(t *testing.T) {
 	}
 	d.has("/runs/good/evaluation?at=1", "No attempt is scored yet")
 	d.has("/runs/good/evaluation?at=1&against=bad", "compare good")
-	for _, path := range []string{"/runs/none/evaluation", "/runs/good/evaluation?against=none", "/runs/good/evaluation?against=.."} {
+	for _, path := range []string{"/runs/none/evaluation", "/runs/good/evaluation?against=none",
+		"/runs/good/evaluation?against=.."} {
 		if w := d.ask(path); w.Code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, w.Code)
 		}
@@ -74,5 +79,7 @@ func TestBehaviourCurves(t *testing.T) {
 	d := newDesk(t)
 	d.openRun()
 	d.group(1, "says", 1, 0)
-	d.has("/runs/live/curves", `"work":{"x":[0],"series":[{"name":"turns","values":[1]},{"name":"calls in a turn with any","values":[null]}]}`, `"cost":{"x":`, `"name":"failed calls","values":[null]`)
+	d.has("/runs/live/curves",
+		`"work":{"x":[0],"series":[{"name":"turns","values":[1]},{"name":"calls in a turn with any","values":[null]}]}`,
+		`"cost":{"x":`, `"name":"failed calls","values":[null]`)
 }

@@ -33,7 +33,8 @@ type filter struct {
 	Marked      bool // a person has marked it
 }
 
-// filterOf reads a filter. What it cannot read is refused: a filter that is left out would show what nobody asked for.
+// filterOf reads a filter. What it cannot read is refused: a filter that is left out would
+// show what nobody asked for.
 func filterOf(q url.Values) (f filter, err error) {
 	f.Outcome, f.Task = books.Outcome(q.Get("outcome")), strings.TrimSpace(q.Get("task"))
 	f.FailedCalls, f.Marked = q.Get("calls") == "failed", q.Get("marked") == "yes"
@@ -45,7 +46,8 @@ func filterOf(q url.Values) (f filter, err error) {
 	case q.Get("marked") != "" && !f.Marked:
 		return f, &refusal{http.StatusBadRequest, "Rollouts can be chosen by marked=yes alone."}
 	case len(f.Task) > longestTask:
-		return f, &refusal{http.StatusBadRequest, fmt.Sprintf("A part of a task's name has at most %d bytes.", longestTask)}
+		return f, &refusal{http.StatusBadRequest, fmt.Sprintf("A part of a task's name has at most %d bytes.",
+			longestTask)}
 	}
 	for name, bound := range map[string]**float64{"least": &f.Least, "most": &f.Most} {
 		text := strings.TrimSpace(q.Get(name))
@@ -74,7 +76,8 @@ func (f filter) match(s *runState) func(books.Rollout) bool {
 		if (f.Least != nil || f.Most != nil) && !r.Scored {
 			return false
 		}
-		return strings.Contains(strings.ToLower(r.Task), part) && (f.Least == nil || r.Reward >= *f.Least) && (f.Most == nil || r.Reward <= *f.Most) &&
+		return strings.Contains(strings.ToLower(r.Task), part) && (f.Least == nil || r.Reward >= *f.Least) &&
+			(f.Most == nil || r.Reward <= *f.Most) &&
 			(!f.FailedCalls || s.failing[r.ID] > 0) && (!f.Marked || s.marks[r.ID].Marked)
 	}
 }
@@ -102,7 +105,8 @@ func (d *Dashboard) exported(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// folded holds the book that a request is about, folded to its end: half of a run would look like all of it.
+// folded holds the book that a request is about, folded to its end: half of a run
+// would look like all of it.
 func (d *Dashboard) folded(r *http.Request) (b *book[runState], release func(), err error) {
 	b, in, target, release, err := d.hold(r)
 	if err != nil || b.has(in, target) {
@@ -113,21 +117,24 @@ func (d *Dashboard) folded(r *http.Request) (b *book[runState], release func(), 
 	defer cancel()
 	if b.await(ctx, target); !b.has(in, target) && !b.isOver() {
 		release()
-		return nil, nil, &refusal{http.StatusServiceUnavailable, fmt.Sprintf("Event %d of %d is read. Ask again when the run's page has all.", b.position(), target)}
+		return nil, nil, &refusal{http.StatusServiceUnavailable,
+			fmt.Sprintf("Event %d of %d is read. Ask again when the run's page has all.", b.position(), target)}
 	}
 	return b, release, nil
 }
 
 // columns of the file. A cell without a value is empty.
 var columns = []string{
-	"rollout", "group", "task", "outcome", "reason", "stage", "reward", "advantage", "turns", "tokens", "sampled_tokens", "failed_calls", "policy_version", "step",
+	"rollout", "group", "task", "outcome", "reason", "stage", "reward", "advantage", "turns", "tokens",
+	"sampled_tokens", "failed_calls", "policy_version", "step",
 	"stop_reason", "forfeit", "failed_stage", "failed_class", "started_at", "ended_at", "marked", "comment",
 }
 
 func (s *runState) table(f filter) ([]byte, error) {
 	rollouts, err := s.stands.chosen(f.Outcome, f.match(s), func(rows int) (int, int, error) {
 		if rows > maxExported {
-			return 0, 0, &refusal{http.StatusBadRequest, fmt.Sprintf("These are %d rollouts, and a file has at most %d: choose fewer.", rows, maxExported)}
+			return 0, 0, &refusal{http.StatusBadRequest,
+				fmt.Sprintf("These are %d rollouts, and a file has at most %d: choose fewer.", rows, maxExported)}
 		}
 		return 0, rows, nil
 	})
@@ -140,9 +147,13 @@ func (s *runState) table(f filter) ([]byte, error) {
 	for _, r := range rollouts {
 		row := entryOf(s.books, r)
 		err = cmp.Or(err, out.Write([]string{
-			r.ID, r.Group, inert(r.Task), string(row.Outcome), inert(row.Reason), row.Stage, figureIf(r.Scored, r.Reward), figureIf(r.Compared(), r.Advantage()), strconv.Itoa(r.Turns),
-			wholeIf(r.Finished, int64(r.Tokens)), wholeIf(r.Finished, int64(r.Sampled)), strconv.FormatInt(s.failing[r.ID], 10), strconv.FormatInt(r.PolicyVersion, 10), wholeIf(row.Step > 0, row.Step),
-			inert(r.StopReason), inert(r.Forfeit), inert(r.FailedStage), inert(r.Class), moment(r.Began), moment(r.Ended),
+			r.ID, r.Group, inert(r.Task), string(row.Outcome), inert(row.Reason), row.Stage,
+			figureIf(r.Scored, r.Reward), figureIf(r.Compared(), r.Advantage()), strconv.Itoa(r.Turns),
+			wholeIf(r.Finished, int64(r.Tokens)), wholeIf(r.Finished, int64(r.Sampled)),
+			strconv.FormatInt(s.failing[r.ID], 10), strconv.FormatInt(r.PolicyVersion, 10),
+			wholeIf(row.Step > 0, row.Step),
+			inert(r.StopReason), inert(r.Forfeit), inert(r.FailedStage), inert(r.Class),
+			moment(r.Began), moment(r.Ended),
 			strconv.FormatBool(s.marks[r.ID].Marked), inert(s.marks[r.ID].Comment),
 		}))
 	}

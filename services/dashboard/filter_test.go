@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// mixed is a run with rollouts of two tasks: two are scored, one has failed, one is in flight. The second has made a call that failed.
+// mixed is a run with rollouts of two tasks: two are scored, one has failed, one is in flight. The
+// second has made a call that failed.
 func (d *desk) mixed() {
 	d.Helper()
 	servicetest.OpenRun(d, d.log, "live", servicetest.Config("fix-clamp", "=Mend"))
@@ -22,19 +23,25 @@ func (d *desk) mixed() {
 		rollout := events.RolloutID(group, 0)
 		d.state(events.GroupOpenedType, group, "0", events.GroupOpened{Task: task, Size: 1})
 		servicetest.StartRollout(d, d.log, "live", rollout, task)
-		d.state(events.TurnSampledType, rollout, "0", events.TurnSampled{ToolCalls: []events.ToolCall{{ID: "a", Name: "grep", Arguments: "{}"}}})
-		d.state(events.ToolsCompletedType, rollout, "0", events.ToolsCompleted{Results: []events.ToolResult{{CallID: "a", Name: "grep", Error: i == 1}}})
+		d.state(events.TurnSampledType, rollout, "0", events.TurnSampled{ToolCalls: []events.ToolCall{{ID: "a",
+			Name: "grep", Arguments: "{}"}}})
+		d.state(events.ToolsCompletedType, rollout, "0",
+			events.ToolsCompleted{Results: []events.ToolResult{{CallID: "a", Name: "grep", Error: i == 1}}})
 		switch i {
 		case 0, 1:
-			d.state(events.RolloutFinishedType, rollout, "0", events.RolloutFinished{Task: task, StopReason: events.StopFinished, Turns: 1, Tokens: 30, Sampled: 10})
+			d.state(events.RolloutFinishedType, rollout,
+				"0", events.RolloutFinished{Task: task, StopReason: events.StopFinished, Turns: 1,
+					Tokens: 30, Sampled: 10})
 			d.state(events.RolloutScoredType, rollout, "0", events.RolloutScored{Reward: float64(i) / 2})
 		case 2:
-			d.state(events.RolloutFailedType, rollout, "0", events.RolloutFailed{Stage: events.StageTools, Class: "sandbox"})
+			d.state(events.RolloutFailedType, rollout,
+				"0", events.RolloutFailed{Stage: events.StageTools, Class: "sandbox"})
 		}
 	}
 }
 
-// TestRolloutsAreChosen: the page and the file have the rollouts that the address chooses, and no other.
+// TestRolloutsAreChosen: the page and the file have the rollouts that the
+// address chooses, and no other.
 func TestRolloutsAreChosen(t *testing.T) {
 	d := newDesk(t)
 	d.mixed()
@@ -67,7 +74,8 @@ func TestRolloutsAreChosen(t *testing.T) {
 			if !slices.Equal(shown, want) || !strings.Contains(page, fmt.Sprintf("<p>%d rollouts</p>", len(want))) {
 				t.Errorf("the page has %q, want %q", shown, want)
 			}
-			export := linksOf(t, page)[slices.IndexFunc(linksOf(t, page), func(l string) bool { return strings.Contains(l, ".csv") })]
+			export := linksOf(t, page)[slices.IndexFunc(linksOf(t, page),
+				func(l string) bool { return strings.Contains(l, ".csv") })]
 			rows, err := csv.NewReader(strings.NewReader(d.show(export))).ReadAll()
 			if err != nil || !slices.Equal(rows[0], columns) {
 				t.Fatal(rows, err)
@@ -83,12 +91,14 @@ func TestRolloutsAreChosen(t *testing.T) {
 	}
 }
 
-// TestExportedRollouts: a cell of the file has what is known, and nothing where nothing is; no text is a formula.
+// TestExportedRollouts: a cell of the file has what is known, and nothing where nothing
+// is; no text is a formula.
 func TestExportedRollouts(t *testing.T) {
 	d := newDesk(t)
 	d.mixed()
 	w := d.ask("/runs/live/rollouts.csv")
-	if w.Header().Get("Content-Type") != "text/csv; charset=utf-8" || w.Header().Get("Content-Disposition") != `attachment; filename="live-rollouts.csv"` {
+	if w.Header().Get("Content-Type") != "text/csv; charset=utf-8" ||
+		w.Header().Get("Content-Disposition") != `attachment; filename="live-rollouts.csv"` {
 		t.Errorf("%v", w.Header())
 	}
 	rows, err := csv.NewReader(w.Body).ReadAll()
@@ -102,7 +112,8 @@ func TestExportedRollouts(t *testing.T) {
 	}{
 		{1, "outcome", "in_flight"}, {1, "reward", ""}, {1, "tokens", ""}, {1, "ended_at", ""}, {1, "task", "'=Mend"},
 		{2, "outcome", "failed"}, {2, "failed_class", "sandbox"}, {2, "reward", ""}, {2, "failed_calls", "0"},
-		{3, "reward", "0.5"}, {3, "failed_calls", "1"}, {3, "sampled_tokens", "10"}, {3, "advantage", ""}, {3, "step", ""},
+		{3, "reward", "0.5"}, {3, "failed_calls", "1"}, {3, "sampled_tokens", "10"},
+		{3, "advantage", ""}, {3, "step", ""},
 		{4, "reward", "0"}, {4, "stop_reason", "finished"},
 	} {
 		if got := cell(c.row, c.column); got != c.want {
@@ -117,27 +128,32 @@ func TestExportedRollouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.has(fmt.Sprintf("/runs/live/rollouts.csv?at=%d", in.LastSeq-1), "g000003-0,g000003,'=Mend,failed")
-	if past := d.show("/runs/live/rollouts.csv?at=8"); strings.Contains(past, "g000003") || !strings.Contains(past, "g000001-0") {
+	if past := d.show("/runs/live/rollouts.csv?at=8"); strings.Contains(past, "g000003") ||
+		!strings.Contains(past, "g000001-0") {
 		t.Errorf("the past:\n%s", past)
 	}
 }
 
-// TestFilterAddresses: what leads on from a page keeps its filter, and what is no filter is refused.
+// TestFilterAddresses: what leads on from a page keeps its filter, and what
+// is no filter is refused.
 func TestFilterAddresses(t *testing.T) {
 	d := newDesk(t)
 	d.mixed()
 	page := d.show("/runs/live?task=fix&least=0&calls=failed&at=9")
-	for _, want := range []string{"/runs/live?at=9&calls=failed&least=0&outcome=failed&task=fix", "/runs/live?at=9", "/runs/live/rollouts.csv?at=9&calls=failed&least=0&task=fix"} {
+	for _, want := range []string{"/runs/live?at=9&calls=failed&least=0&outcome=failed&task=fix", "/runs/live?at=9",
+		"/runs/live/rollouts.csv?at=9&calls=failed&least=0&task=fix"} {
 		if !slices.Contains(linksOf(t, page), want) {
 			t.Errorf("nothing leads to %s, but %q", want, linksOf(t, page))
 		}
 	}
-	for _, want := range []string{`name="task" value="fix"`, `value="0"`, `value="failed" checked`, `name="at" value="9"`} {
+	for _, want := range []string{`name="task" value="fix"`, `value="0"`, `value="failed" checked`,
+		`name="at" value="9"`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the form has no %s", want)
 		}
 	}
-	for _, query := range []string{"least=x", "most=NaN", "least=Inf", "least=2&most=1", "calls=all", "outcome=lost", "task=" + strings.Repeat("x", 201)} {
+	for _, query := range []string{"least=x", "most=NaN", "least=Inf", "least=2&most=1", "calls=all", "outcome=lost",
+		"task=" + strings.Repeat("x", 201)} {
 		for _, path := range []string{"/runs/live?", "/runs/live/rollouts.csv?"} {
 			if w := d.ask(path + query); w.Code != http.StatusBadRequest {
 				t.Errorf("%s%s: %d", path, query, w.Code)
@@ -145,7 +161,8 @@ func TestFilterAddresses(t *testing.T) {
 		}
 	}
 	for _, evil := range evils {
-		if page := d.show("/runs/live?task=" + url.QueryEscape(evil)); strings.Contains(page, "<img") || strings.Contains(page, "<svg onload") || strings.Contains(page, "<base") {
+		if page := d.show("/runs/live?task=" + url.QueryEscape(evil)); strings.Contains(page, "<img") ||
+			strings.Contains(page, "<svg onload") || strings.Contains(page, "<base") {
 			t.Errorf("%s", page)
 		}
 	}

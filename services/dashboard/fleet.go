@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/pipeline/presence"
 )
 
-// maxProcesses bounds the processes that are remembered: of more, the one that was silent longest is left out.
+// maxProcesses bounds the processes that are remembered: of more, the one that was
+// silent longest is left out.
 const maxProcesses = 256
 
 // hear listens until the context ends. A dashboard that may not listen shows nobody.
@@ -51,7 +52,8 @@ type sandboxView struct {
 	For time.Duration
 }
 
-// serverView is an inference server: what the processes that ask it know, and what it said itself on the log.
+// serverView is an inference server: what the processes that ask it know, and what
+// it said itself on the log.
 type serverView struct {
 	URL, State, Engine string
 	InFlight, Allowed  int
@@ -106,7 +108,8 @@ func (d *Dashboard) fleetPage(w http.ResponseWriter, r *http.Request) error {
 		for _, said := range policy.Replicas {
 			s := at(strings.TrimRight(said.Name, "/"))
 			s.Policies = slices.DeleteFunc(s.Policies, func(p policyView) bool { return p.Name == name })
-			s.Policies = append(s.Policies, policyView{name, said.Version, 0, said.Lost, now.Sub(said.At).Truncate(time.Second)})
+			s.Policies = append(s.Policies, policyView{name, said.Version, 0, said.Lost,
+				now.Sub(said.At).Truncate(time.Second)})
 		}
 	}
 	for _, s := range servers {
@@ -127,15 +130,21 @@ func (d *Dashboard) fleetPage(w http.ResponseWriter, r *http.Request) error {
 // maxServers bounds the servers on the page.
 const maxServers = 500
 
-// serversAway tells of those among a run's inference servers that are away, and of any where none are named.
+// serversAway tells of those among a run's inference servers that are away, and of
+// any where none are named.
 func (d *Dashboard) serversAway(servers []runfile.Endpoint) (away []string) {
 	for _, p := range d.fleet.Present(time.Now()) {
 		for _, s := range p.Servers {
-			asked := func(e runfile.Endpoint) bool { return strings.TrimRight(e.URL, "/") == strings.TrimRight(s.URL, "/") }
+			asked := func(e runfile.Endpoint) bool {
+				return strings.TrimRight(e.URL,
+					"/") == strings.TrimRight(s.URL, "/")
+			}
 			if s.Away == "" || servers != nil && !slices.ContainsFunc(servers, asked) {
 				continue
 			}
-			away = append(away, fmt.Sprintf("The inference server %s is away for %s: %d requests failed in a row, the last one: %s", s.URL, p.Name, s.Failures, s.Away))
+			away = append(away,
+				fmt.Sprintf("The inference server %s is away for %s: %d requests failed in a row, the last one: %s",
+					s.URL, p.Name, s.Failures, s.Away))
 		}
 	}
 	return away
@@ -143,7 +152,8 @@ func (d *Dashboard) serversAway(servers []runfile.Endpoint) (away []string) {
 
 // viewRunner is a tool runner as the page shows it.
 func viewRunner(p presence.Report, now time.Time) runnerView {
-	v := runnerView{Report: p, Age: now.Sub(p.Started).Truncate(time.Second), More: max(0, p.Runner.Working+p.Runner.Held-len(p.Runner.Sandboxes))}
+	v := runnerView{Report: p, Age: now.Sub(p.Started).Truncate(time.Second),
+		More: max(0, p.Runner.Working+p.Runner.Held-len(p.Runner.Sandboxes))}
 	for _, s := range p.Runner.Sandboxes {
 		v.Sandboxes = append(v.Sandboxes, sandboxView{s, max(0, now.Sub(s.Since)).Truncate(time.Second)})
 	}
@@ -163,7 +173,8 @@ func (v *serverView) add(s presence.Server, now time.Time) {
 	v.InFlight, v.Allowed, v.Failures = v.InFlight+s.InFlight, v.Allowed+s.Allowed, max(v.Failures, s.Failures)
 	v.Reduced = cmp.Or(v.Reduced, s.Reduced)
 	for _, name := range slices.Sorted(maps.Keys(s.Versions)) {
-		if !slices.ContainsFunc(v.Policies, func(p policyView) bool { return p.Name == name }) && len(v.Policies) < maxPolicies {
+		if !slices.ContainsFunc(v.Policies, func(p policyView) bool { return p.Name == name }) &&
+			len(v.Policies) < maxPolicies {
 			v.Policies = append(v.Policies, policyView{Name: name, Version: s.Versions[name]})
 		}
 	}

@@ -26,11 +26,13 @@ const (
 	cardTime = 30 * time.Millisecond
 	// foldTime is how long a run goes on to be folded behind the page.
 	foldTime = 10 * time.Second
-	// recently is what throughput is counted over, and freshLetter how old a dead letter may be that waits.
+	// recently is what throughput is counted over, and freshLetter how old a dead
+	// letter may be that waits.
 	recently, freshLetter = 5 * time.Minute, 24 * time.Hour
 )
 
-// home is what the first page shows above the list of runs: what is wrong now, what waits for somebody, and what runs.
+// home is what the first page shows above the list of runs: what is wrong now, what waits for
+// somebody, and what runs.
 type home struct {
 	Wrong, Waits         []remark
 	MoreWrong, MoreWaits int
@@ -56,7 +58,8 @@ type runCard struct {
 	Spark, Title, Along string  // the points of a curve, its title, and what it says
 }
 
-// homeOf gathers what the first page shows. names are the runs that are not closed, the newest first.
+// homeOf gathers what the first page shows. names are the runs that are not
+// closed, the newest first.
 func (d *Dashboard) homeOf(r *http.Request, names []string, waits []remark) (*home, map[string]runRow, error) {
 	h := &home{Waits: waits, NotLooked: max(0, len(names)-maxLooked)}
 	for _, o := range d.planeOutages() {
@@ -84,7 +87,8 @@ func (d *Dashboard) homeOf(r *http.Request, names []string, waits []remark) (*ho
 		case "open":
 			running = append(running, name)
 		case "paused":
-			h.Waits = append(h.Waits, remark{line("Run " + name + " is paused" + because(why) + "."), here + "#act-h", "Resume or cancel it"})
+			h.Waits = append(h.Waits, remark{line("Run " + name + " is paused" + because(why) + "."),
+				here + "#act-h", "Resume or cancel it"})
 		case eventlog.StateLost, eventlog.StateBehind, eventlog.StateRestoring, stateUnreadable:
 			h.Wrong = append(h.Wrong, stateRemark(name, state, why))
 		}
@@ -102,7 +106,8 @@ func (d *Dashboard) homeOf(r *http.Request, names []string, waits []remark) (*ho
 	return h, known, nil
 }
 
-// planeOutages are those of the process's plane but for inference servers: the fleet tells of those, in any process.
+// planeOutages are those of the process's plane but for inference servers: the fleet tells
+// of those, in any process.
 func (d *Dashboard) planeOutages() []health.Outage {
 	return slices.DeleteFunc(d.outages(), func(o health.Outage) bool { return o.Kind == health.ServerAway })
 }
@@ -110,7 +115,8 @@ func (d *Dashboard) planeOutages() []health.Outage {
 // stateUnreadable is the state of a run whose last facts cannot be read.
 const stateUnreadable = "unreadable"
 
-// unreadable notes why a run cannot be read, so that the page has all the others. It gives an error where the request is over.
+// unreadable notes why a run cannot be read, so that the page has all the others. It gives an error
+// where the request is over.
 func (d *Dashboard) unreadable(ctx context.Context, name string, row *runRow, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
@@ -149,7 +155,8 @@ func because(why string) string {
 	return ": " + strings.TrimSuffix(why, ".")
 }
 
-// cardOf reads the figures of a run as far as they are folded when the first context ends. The fold goes on behind the page, so that the next one has more.
+// cardOf reads the figures of a run as far as they are folded when the first context ends. The fold
+// goes on behind the page, so that the next one has more.
 func (d *Dashboard) cardOf(soon, ctx context.Context, name string) (runCard, error) {
 	card := runCard{Name: name}
 	in, err := d.log.Incarnation(ctx, name)
@@ -190,7 +197,8 @@ func (d *Dashboard) cardOf(soon, ctx context.Context, name string) (runCard, err
 	return card, nil
 }
 
-// goOn lets a run be folded to a sequence behind a page, and then releases it; false says that somebody else does.
+// goOn lets a run be folded to a sequence behind a page, and then releases it; false says
+// that somebody else does.
 func (d *Dashboard) goOn(b *book[runState], seq uint64, release func()) bool {
 	d.warming.Lock()
 	defer d.warming.Unlock()
@@ -213,7 +221,8 @@ func (d *Dashboard) goOn(b *book[runState], seq uint64, release func()) bool {
 // fill reads the figures of a run, whose book is locked.
 func (c *runCard) fill(s *runState, now time.Time) {
 	feed := s.books.FirstFeed()
-	c.Policy, c.InFlight, c.Scored, c.Feed = s.books.Config.Policy, s.stands.inFlight(), s.flows.scored(now), len(s.books.Config.Feeds) > 0
+	c.Policy, c.InFlight, c.Scored, c.Feed = s.books.Config.Policy, s.stands.inFlight(), s.flows.scored(now),
+		len(s.books.Config.Feeds) > 0
 	var values []float64
 	if batches := s.books.Batches(feed); len(batches) > 0 {
 		last := batches[len(batches)-1]
@@ -233,13 +242,15 @@ func (c *runCard) fill(s *runState, now time.Time) {
 		return
 	}
 	c.Spark = spark(values)
-	c.Along = fmt.Sprintf("%s: from %s to %s, now %s", c.Title, number(slices.Min(values)), number(slices.Max(values)), number(values[len(values)-1]))
+	c.Along = fmt.Sprintf("%s: from %s to %s, now %s", c.Title, number(slices.Min(values)), number(slices.Max(values)),
+		number(values[len(values)-1]))
 }
 
 // The size of a curve on the first page.
 const sparkWidth, sparkHeight = 160, 36
 
-// spark are the points of a curve that fills its height, or lies in its middle where all its figures are the same.
+// spark are the points of a curve that fills its height, or lies in its middle where all
+// its figures are the same.
 func spark(values []float64) string {
 	low, high := slices.Min(values), slices.Max(values)
 	if len(values) == 1 {
@@ -264,7 +275,8 @@ func (s *standing) inFlight() int {
 	return s.feeds[0].InFlight
 }
 
-// scored is how many rollouts were scored per minute of late, 0 where nothing has happened for as long.
+// scored is how many rollouts were scored per minute of late, 0 where nothing
+// has happened for as long.
 func (f *flows) scored(now time.Time) float64 {
 	if f.began.IsZero() || !now.After(f.began) {
 		return 0
@@ -296,10 +308,12 @@ func (c *catalogue) waitingLetters(now time.Time) []remark {
 	case 1:
 		return []remark{{"The intake has refused a submission within a day.", "/plane", "Why, and submit it again"}}
 	}
-	return []remark{{fmt.Sprintf("The intake has refused %d submissions within a day.", n), "/plane", "Why, and submit them again"}}
+	return []remark{{fmt.Sprintf("The intake has refused %d submissions within a day.", n), "/plane",
+		"Why, and submit them again"}}
 }
 
-// rejections tells of policies whose last weights were not published, and which a run that is not closed uses.
+// rejections tells of policies whose last weights were not published, and which a run
+// that is not closed uses.
 func (c *catalogue) rejections() (list []remark) {
 	used := map[string]bool{}
 	for _, r := range c.runs {
@@ -307,7 +321,8 @@ func (c *catalogue) rejections() (list []remark) {
 	}
 	for _, name := range c.names {
 		if why := c.policies[name].Rejected; why != "" && used[name] {
-			list = append(list, remark{line("The last weights of policy " + name + " were rejected" + because(why) + "."), "/plane", "Plane"})
+			list = append(list, remark{line("The last weights of policy " + name + " were rejected" + because(why) +
+				"."), "/plane", "Plane"})
 		}
 	}
 	return list

@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestHome: the first page shows what runs with its figures, what waits for somebody and what is wrong now, and none of what is closed.
+// TestHome: the first page shows what runs with its figures, what waits for somebody and what is
+// wrong now, and none of what is closed.
 func TestHome(t *testing.T) {
 	d := newDesk(t)
 	d.openRun()
@@ -26,7 +27,9 @@ func TestHome(t *testing.T) {
 	d.state(events.GroupOpenedType, "g000003", "0", events.GroupOpened{Task: "fix", Size: 1})
 	servicetest.StartRollout(d, d.log, "live", "g000003-0", "fix")
 	quiet := d.show("/")
-	for _, want := range []string{"Running", `aria-label="Mean reward of steps 1 to 2: from 0.500 to 1, now 1"`, `points="0.0,34.0 160.0,2.0"`, "<dt>in flight</dt><dd>5</dd>", "<dt>step</dt><dd>2</dd>", "<dt>scored per minute</dt><dd>4</dd>"} {
+	for _, want := range []string{"Running", `aria-label="Mean reward of steps 1 to 2: from 0.500 to 1, now 1"`,
+		`points="0.0,34.0 160.0,2.0"`, "<dt>in flight</dt><dd>5</dd>", "<dt>step</dt><dd>2</dd>",
+		"<dt>scored per minute</dt><dd>4</dd>"} {
 		if !strings.Contains(quiet, want) {
 			t.Errorf("the page does not say %q:\n%s", want, quiet)
 		}
@@ -36,31 +39,39 @@ func TestHome(t *testing.T) {
 	}
 
 	servicetest.OpenRun(t, d.log, "stuck", servicetest.Config("fix"))
-	servicetest.Append(t, d.log, servicetest.Event(t, "stuck", events.RunPausedType, "stuck", "p", events.RunPaused{Reason: "no <b>success</b> in 20 groups."}))
+	servicetest.Append(t, d.log, servicetest.Event(t, "stuck", events.RunPausedType, "stuck",
+		"p", events.RunPaused{Reason: "no <b>success</b> in 20 groups."}))
 	servicetest.OpenRun(t, d.log, "over", servicetest.Config("fix"))
 	closed := events.RunClosed{Reason: "done"}
 	servicetest.Append(t, d.log, servicetest.Event(t, "over", events.RunClosedType, "over", "c", closed))
 	servicetest.Append(t, d.log, servicetest.Event(t, events.Catalogue, events.RunClosedType, "over", "c", closed))
-	servicetest.Append(t, d.log, servicetest.Event(t, events.Catalogue, events.WeightsRejectedType, "small", "r", events.WeightsRejected{Version: 3, Reason: "a tensor is missing"}))
-	servicetest.Append(t, d.log, servicetest.Event(t, events.Catalogue, events.DeadLetteredType, "letters", "1", events.DeadLettered{
-		Stream: events.IntakeStream, Subject: "rondo.in.live.rollout.x.annotated", Reason: "no such rollout", Body: new(servicetest.Blob(t, d.log.Store(), []byte("{}")))}))
+	servicetest.Append(t, d.log, servicetest.Event(t, events.Catalogue, events.WeightsRejectedType, "small",
+		"r", events.WeightsRejected{Version: 3, Reason: "a tensor is missing"}))
+	servicetest.Append(t, d.log, servicetest.Event(t, events.Catalogue, events.DeadLetteredType, "letters",
+		"1", events.DeadLettered{
+			Stream: events.IntakeStream, Subject: "rondo.in.live.rollout.x.annotated", Reason: "no such rollout",
+			Body: new(servicetest.Blob(t, d.log.Store(), []byte("{}")))}))
 	d.d.outages = func() []health.Outage {
 		return []health.Outage{{Kind: health.DiskFull, Of: "disk", Since: time.Now(), Reason: "no <i>space</i> left"}}
 	}
-	d.has("/", "Waits for you", "Run stuck is paused: no &lt;b&gt;success&lt;/b&gt; in 20 groups.", `href="/runs/stuck#act-h"`, "refused a submission within a day",
-		"Wrong now", "no &lt;i&gt;space&lt;/i&gt; left", "The last weights of policy small were rejected: a tensor is missing.")
+	d.has("/", "Waits for you", "Run stuck is paused: no &lt;b&gt;success&lt;/b&gt; in 20 groups.",
+		`href="/runs/stuck#act-h"`, "refused a submission within a day",
+		"Wrong now", "no &lt;i&gt;space&lt;/i&gt; left",
+		"The last weights of policy small were rejected: a tensor is missing.")
 	if cards := strings.Count(d.show("/"), `class="spark"`); cards != 1 {
 		t.Errorf("%d curves: a run that is paused or closed does not run", cards)
 	}
 }
 
-// TestHomeOfManyRuns: the page has the newest runs that are open, counts the others, and does not wait for what is not folded.
+// TestHomeOfManyRuns: the page has the newest runs that are open, counts the others, and does not
+// wait for what is not folded.
 func TestHomeOfManyRuns(t *testing.T) {
 	d := newDesk(t)
 	for n := range maxLooked + 3 {
 		servicetest.OpenRun(t, d.log, fmt.Sprintf("run-%03d", n), servicetest.Config("fix"))
 	}
-	d.has("/", fmt.Sprintf("<p>%d older runs are open, too.</p>", maxLooked-maxRunning), "<p>3 still older ones were never closed", fmt.Sprintf(`href="/runs/run-%03d"`, maxLooked+2))
+	d.has("/", fmt.Sprintf("<p>%d older runs are open, too.</p>", maxLooked-maxRunning),
+		"<p>3 still older ones were never closed", fmt.Sprintf(`href="/runs/run-%03d"`, maxLooked+2))
 	large := newBulk(t, d.log, "large")
 	large.groups(0, 40)
 	d.d.cardTime = 0
@@ -73,13 +84,14 @@ func TestHomeOfManyRuns(t *testing.T) {
 		defer release()
 		return b.position() == large.seq
 	})
-	if page := d.show("/"); strings.Contains(page, "It is being read") || !strings.Contains(page, `aria-label="Mean reward of steps`) {
+	if page := d.show("/"); strings.Contains(page, "It is being read") ||
+		!strings.Contains(page, `aria-label="Mean reward of steps`) {
 		t.Errorf("the run is folded:\n%s", page)
 	}
 }
 
-// TestTooLongRun: a run that is too long for a book that is kept is folded once, and its card leads to its page. It takes no other book away. A new run of its
-// name is folded again.
+// TestTooLongRun: a run that is too long for a book that is kept is folded once, and its card leads
+// to its page. It takes no other book away. A new run of its name is folded again.
 func TestTooLongRun(t *testing.T) {
 	d := newDesk(t)
 	newBulk(t, d.log, "large").groups(0, 20)
@@ -111,14 +123,16 @@ func TestTooLongRun(t *testing.T) {
 	}
 }
 
-// TestRejectedWeights: rejections stand behind all else that is wrong, and those of policies that nobody trains are left out.
+// TestRejectedWeights: rejections stand behind all else that is wrong, and those of policies that
+// nobody trains are left out.
 func TestRejectedWeights(t *testing.T) {
 	d := newDesk(t)
 	reject := func(policy, run string) {
 		cfg := servicetest.Config("fix")
 		cfg.Policy = policy
 		servicetest.OpenRun(t, d.log, run, cfg)
-		servicetest.Append(t, d.log, servicetest.Event(t, events.Catalogue, events.WeightsRejectedType, policy, "r", events.WeightsRejected{Version: 3, Reason: "a tensor is missing"}))
+		servicetest.Append(t, d.log, servicetest.Event(t, events.Catalogue, events.WeightsRejectedType, policy,
+			"r", events.WeightsRejected{Version: 3, Reason: "a tensor is missing"}))
 	}
 	for n := range maxRemarks + 1 {
 		reject(fmt.Sprintf("used-%d", n), fmt.Sprintf("open-%d", n))
@@ -128,12 +142,14 @@ func TestRejectedWeights(t *testing.T) {
 	d.d.outages = func() []health.Outage {
 		return []health.Outage{{Kind: health.DiskFull, Of: "disk", Since: time.Now(), Reason: "no space left"}}
 	}
-	d.has("/", "no space left", "policy used-0 were rejected", fmt.Sprintf("policy used-%d were rejected", maxRemarks-2), "<li>2 more</li>")
+	d.has("/", "no space left", "policy used-0 were rejected",
+		fmt.Sprintf("policy used-%d were rejected", maxRemarks-2), "<li>2 more</li>")
 	d.d.outages = func() []health.Outage { return nil }
 	for n := range maxRemarks {
 		servicetest.CloseRun(t, d.log, fmt.Sprintf("open-%d", n))
 	}
-	if page := d.show("/"); strings.Count(page, "were rejected") != 1 || !strings.Contains(page, fmt.Sprintf("policy used-%d were rejected", maxRemarks)) {
+	if page := d.show("/"); strings.Count(page, "were rejected") != 1 ||
+		!strings.Contains(page, fmt.Sprintf("policy used-%d were rejected", maxRemarks)) {
 		t.Errorf("one policy is trained:\n%s", page)
 	}
 }
@@ -156,7 +172,8 @@ func TestUnreadableRuns(t *testing.T) {
 	closed := servicetest.Event(t, events.Catalogue, events.RunClosedType, "done", "c", events.RunClosed{})
 	servicetest.Append(t, d.log, closed)
 	page := d.show("/")
-	for _, want := range []string{"Run halted is unreadable: ", "Run torn is unreadable: ", "Run done is unreadable: ", `aria-label="Mean reward of step`, `<a href="/runs/live">live</a></th><td><span class="state open">`} {
+	for _, want := range []string{"Run halted is unreadable: ", "Run torn is unreadable: ", "Run done is unreadable: ",
+		`aria-label="Mean reward of step`, `<a href="/runs/live">live</a></th><td><span class="state open">`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q:\n%s", want, page)
 		}
@@ -174,7 +191,8 @@ func TestUnreadableRuns(t *testing.T) {
 	}
 }
 
-// TestSpark: a curve fills its height, whatever its figures are, and one of equal figures lies in the middle.
+// TestSpark: a curve fills its height, whatever its figures are, and one of equal
+// figures lies in the middle.
 func TestSpark(t *testing.T) {
 	for want, values := range map[string][]float64{
 		"0.0,34.0 80.0,18.0 160.0,2.0":  {0, 1, 2},

@@ -12,7 +12,8 @@ import (
 // imagePolicy lets an image that is opened by itself do nothing.
 const imagePolicy = "default-src 'none'; sandbox"
 
-// image serves an image of a rollout's messages. Who stated the message said what the image is, so that its header is asked again.
+// image serves an image of a rollout's messages. Who stated the message said what the image is, so
+// that its header is asked again.
 func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) error {
 	e, _, err := d.read(r)
 	if err != nil {

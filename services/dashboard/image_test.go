@@ -12,8 +12,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// TestImages: a rollout's page shows the images of its messages, which come from here as what they are and can do nothing. What a message only states to be
-// an image is not served, nor is another object of the store.
+// TestImages: a rollout's page shows the images of its messages, which come from here as what
+// they are and can do nothing. What a message only states to be an image is not served, nor is
+// another object of the store.
 func TestImages(t *testing.T) {
 	d := newDesk(t)
 	d.openRun()
@@ -42,15 +43,18 @@ func TestImages(t *testing.T) {
 	}
 	d.state(events.RolloutFinishedType, rollout, "0", servicetest.Finished(d, d.log.Store(), "live", rollout, tr))
 	base := "/runs/live/rollouts/" + rollout
-	d.has(base, `<img loading="lazy" src="`+base+"/images/"+image.SHA256+`" alt="`+image.Name()+`" width="3" height="2">`)
+	d.has(base, `<img loading="lazy" src="`+base+"/images/"+image.SHA256+`" alt="`+image.Name()+
+		`" width="3" height="2">`)
 	w := d.ask(base + "/images/" + image.SHA256)
 	h := w.Header()
-	if w.Code != http.StatusOK || w.Body.String() != string(data) || h.Get("Content-Type") != "image/png" || h.Get("X-Content-Type-Options") != "nosniff" ||
+	if w.Code != http.StatusOK || w.Body.String() != string(data) || h.Get("Content-Type") != "image/png" ||
+		h.Get("X-Content-Type-Options") != "nosniff" ||
 		h.Get("Content-Security-Policy") != "default-src 'none'; sandbox" {
 		t.Errorf("%d, %v", w.Code, h)
 	}
 	for _, digest := range []string{lie.SHA256, lost.SHA256, storage.Digest([]byte("else")), "..", "x"} {
-		if w := d.ask(base + "/images/" + digest); w.Code == http.StatusOK || strings.Contains(w.Body.String(), "alert") {
+		if w := d.ask(base + "/images/" + digest); w.Code == http.StatusOK ||
+			strings.Contains(w.Body.String(), "alert") {
 			t.Errorf("%s is served: %d", digest, w.Code)
 		}
 	}

@@ -18,7 +18,8 @@ const (
 	largeTasks = 500
 )
 
-// bulk writes a run's events without waiting for each: it is the log's only writer, so it knows every sequence before the server says it.
+// bulk writes a run's events without waiting for each: it is the log's only writer, so it knows
+// every sequence before the server says it.
 type bulk struct {
 	testing.TB
 	log  *eventlog.Log
@@ -67,7 +68,8 @@ func (b *bulk) settle() {
 	}
 }
 
-// groups lets so many more groups run to their end and into batches. One rollout of 50 fails; a version is published with each batch.
+// groups lets so many more groups run to their end and into batches. One rollout of 50 fails; a
+// version is published with each batch.
 func (b *bulk) groups(from, to int) {
 	b.Helper()
 	tokens, logprobs := make([]int32, 200), make([]float32, 200)
@@ -83,20 +85,31 @@ func (b *bulk) groups(from, to int) {
 		done := events.GroupCompleted{Task: task, Estimator: "grpo", Mean: 0.5}
 		for i := range largeGroup {
 			rollout := events.RolloutID(id, i)
-			b.put(events.RolloutStartedType, rollout, "0", events.RolloutStarted{Group: id, Task: task, PolicyVersion: version, Deadline: b.at.Add(time.Hour)})
+			b.put(events.RolloutStartedType, rollout, "0",
+				events.RolloutStarted{Group: id, Task: task, PolicyVersion: version, Deadline: b.at.Add(time.Hour)})
 			for turn := range largeTurns {
-				b.put(events.TurnSampledType, rollout, events.Ordinal(turn), events.TurnSampled{Turn: turn, Content: "I look at the comparison.", TokenIDs: tokens, Logprobs: logprobs,
-					ToolCalls: []events.ToolCall{{ID: "a", Name: "grep", Arguments: `{"pattern":"clamp"}`}}, NewSegment: turn == 0, PolicyVersion: version, StartedAt: b.at, LatencyMS: 900})
-				b.put(events.ToolsCompletedType, rollout, events.Ordinal(turn), events.ToolsCompleted{Turn: turn, Runner: "r", Isolation: "namespaces", Filesystem: "overlay",
-					Results: []events.ToolResult{{CallID: "a", Name: "grep", Content: "clamp.sh:3", StartedAt: b.at, DurationMS: 30}}})
+				b.put(events.TurnSampledType, rollout, events.Ordinal(turn),
+					events.TurnSampled{Turn: turn, Content: "I look at the comparison.",
+						TokenIDs: tokens, Logprobs: logprobs,
+						ToolCalls:  []events.ToolCall{{ID: "a", Name: "grep", Arguments: `{"pattern":"clamp"}`}},
+						NewSegment: turn == 0, PolicyVersion: version, StartedAt: b.at, LatencyMS: 900})
+				b.put(events.ToolsCompletedType, rollout, events.Ordinal(turn),
+					events.ToolsCompleted{Turn: turn, Runner: "r", Isolation: "namespaces", Filesystem: "overlay",
+						Results: []events.ToolResult{{CallID: "a", Name: "grep", Content: "clamp.sh:3",
+							StartedAt: b.at, DurationMS: 30}}})
 			}
-			member := events.Member{Rollout: rollout, Reward: float64(i % 2), Shaped: float64(i % 2), Advantage: float64(i%2) - 0.5}
+			member := events.Member{Rollout: rollout, Reward: float64(i % 2), Shaped: float64(i % 2),
+				Advantage: float64(i%2) - 0.5}
 			if (n*largeGroup+i)%50 == 49 {
-				b.put(events.RolloutFailedType, rollout, "0", events.RolloutFailed{Stage: events.StageTools, Class: events.ClassInternal, Message: "no room"})
+				b.put(events.RolloutFailedType, rollout,
+					"0", events.RolloutFailed{Stage: events.StageTools,
+						Class: events.ClassInternal, Message: "no room"})
 				member = events.Member{Rollout: rollout, Failed: true}
 			} else {
 				b.put(events.RolloutFinishedType, rollout, "0", finished)
-				b.put(events.RolloutScoredType, rollout, "0", events.RolloutScored{Reward: member.Reward, Trajectory: finished.Trajectory, TaskDigest: "sha256:" + task, DurationMS: 60})
+				b.put(events.RolloutScoredType, rollout,
+					"0", events.RolloutScored{Reward: member.Reward, Trajectory: finished.Trajectory,
+						TaskDigest: "sha256:" + task, DurationMS: 60})
 			}
 			done.Members = append(done.Members, member)
 		}

@@ -68,7 +68,8 @@ func (b *book[S]) isOver() bool {
 	return b.ended
 }
 
-// changed waits for something new, or for the next beat. It reports false when nobody wants to hear it any more.
+// changed waits for something new, or for the next beat. It reports false when nobody
+// wants to hear it any more.
 func (d *Dashboard) changed(r *http.Request, b *book[runState], said uint64) bool {
 	select {
 	case <-r.Context().Done():

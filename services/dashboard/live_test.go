@@ -73,15 +73,16 @@ func (f *follower) hears(t *testing.T, seq uint64) {
 func working() (n int) {
 	stacks := make([]byte, 4<<20)
 	for _, stack := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
-		if strings.Contains(stack, "services/dashboard.(*book") || strings.Contains(stack, "services/dashboard.(*Dashboard).live") {
+		if strings.Contains(stack, "services/dashboard.(*book") ||
+			strings.Contains(stack, "services/dashboard.(*Dashboard).live") {
 			n++
 		}
 	}
 	return n
 }
 
-// TestPagesShareAFollower: any number of open pages of a run follow it once, hear what happens, and free everything when they are closed. The one who
-// comes next goes on where they stopped.
+// TestPagesShareAFollower: any number of open pages of a run follow it once, hear what happens, and
+// free everything when they are closed. The one who comes next goes on where they stopped.
 func TestPagesShareAFollower(t *testing.T) {
 	d := newDesk(t)
 	d.openRun()
@@ -140,8 +141,8 @@ func TestLinesEndWithTheService(t *testing.T) {
 	}
 }
 
-// TestPagesFillThemselves: a page whose run is not folded yet answers at once, says so, and has a line that tells it when there is more. That of the past ends
-// when all of it is there.
+// TestPagesFillThemselves: a page whose run is not folded yet answers at once, says so, and has a
+// line that tells it when there is more. That of the past ends when all of it is there.
 func TestPagesFillThemselves(t *testing.T) {
 	d := newDesk(t)
 	b := newBulk(t, d.log, "large")
@@ -165,7 +166,8 @@ func TestPagesFillThemselves(t *testing.T) {
 	if last != "data: 200" {
 		t.Errorf("the line ended behind %q", last)
 	}
-	if page := d.show("/runs/large?at=200"); strings.Contains(page, "the rest follows") || strings.Contains(page, "data-live") {
+	if page := d.show("/runs/large?at=200"); strings.Contains(page, "the rest follows") ||
+		strings.Contains(page, "data-live") {
 		t.Error("a page that has everything waits for more")
 	}
 }
@@ -190,7 +192,8 @@ func TestReplacedRun(t *testing.T) {
 	})
 }
 
-// TestBooksArePutAway: books that nobody holds are kept within bounds, the ones that were used last.
+// TestBooksArePutAway: books that nobody holds are kept within bounds, the
+// ones that were used last.
 func TestBooksArePutAway(t *testing.T) {
 	d := newDesk(t)
 	d.openRun()
@@ -213,7 +216,8 @@ func TestBooksArePutAway(t *testing.T) {
 		t.Errorf("a book of %d events has a size of %d", 2*maxBooks, b.size())
 	}
 	recorded := evaluation.NewRecorded("live")
-	if err := recorded.Take(servicetest.Event(t, "live", events.RolloutStartedType, "g000001-0", "0", events.RolloutStarted{Group: "g000001"})); err != nil {
+	if err := recorded.Take(servicetest.Event(t, "live", events.RolloutStartedType, "g000001-0",
+		"0", events.RolloutStarted{Group: "g000001"})); err != nil {
 		t.Fatal(err)
 	}
 	if n := (&book[evaluation.Recorded]{state: recorded}).size(); n != 2 {
@@ -230,7 +234,8 @@ func (d *desk) count() int {
 	return int(in.LastSeq)
 }
 
-// TestFlowsAreBounded: however long a run is, its curves have a bounded number of points, and lose nothing that they count.
+// TestFlowsAreBounded: however long a run is, its curves have a bounded number of points, and lose
+// nothing that they count.
 func TestFlowsAreBounded(t *testing.T) {
 	f := newFlows()
 	began := servicetest.Event(t, "live", events.RolloutStartedType, "g000001-0", "0", events.RolloutStarted{}).Time
@@ -246,7 +251,8 @@ func TestFlowsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPartsOfRewards: each part of the reward has a chart of its own, with a point where something was scored, and a run without parts says why there is none.
+// TestPartsOfRewards: each part of the reward has a chart of its own, with a point where something
+// was scored, and a run without parts says why there is none.
 func TestPartsOfRewards(t *testing.T) {
 	f := newFlows()
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -264,7 +270,8 @@ func TestPartsOfRewards(t *testing.T) {
 	charts := f.rewards(true)
 	for i, want := range map[int]float64{0: 0.5, 1: 0.25} { // tests was scored first
 		c := charts[partChart(i)]
-		if len(c.X) < maxPoints/2 || len(c.X) > maxPoints || len(c.Series) != 1 || len(c.Series[0].Values) != len(c.X) || !c.Time {
+		if len(c.X) < maxPoints/2 || len(c.X) > maxPoints || len(c.Series) != 1 ||
+			len(c.Series[0].Values) != len(c.X) || !c.Time {
 			t.Fatalf("%d points of %+v", len(c.X), c)
 		}
 		for _, v := range c.Series[0].Values {
@@ -317,8 +324,10 @@ func TestPartsOfRewardsOnThePage(t *testing.T) {
 		d.state(events.RolloutScoredType, rollout, "0", events.RolloutScored{Reward: 1, Components: components})
 	}
 	score("g000001-0", map[string]float64{"tests": 1, "<i>brevity": 0.5})
-	d.has("/runs/live", "Part of the reward: tests,", "Part of the reward: &lt;i&gt;brevity,", `data-chart="part0"`, `data-chart="part1"`)
-	if page := d.show("/runs/live"); strings.Contains(page, `data-chart="part"`) || strings.Contains(page, "parts of the reward are drawn") {
+	d.has("/runs/live", "Part of the reward: tests,", "Part of the reward: &lt;i&gt;brevity,",
+		`data-chart="part0"`, `data-chart="part1"`)
+	if page := d.show("/runs/live"); strings.Contains(page, `data-chart="part"`) ||
+		strings.Contains(page, "parts of the reward are drawn") {
 		t.Error("a run with two parts has a chart for none, or more than there are")
 	}
 	var charts map[string]chart

@@ -61,12 +61,14 @@ func (d *Dashboard) comment(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), intakeTime)
 	defer cancel()
 	said := events.MarkRecorded{Marked: action == "mark", Text: text}
-	_, err := d.intake.Submit(ctx, eventlog.Submission{Run: run, Type: events.MarkRecordedType, Entity: rollout, Data: said, ID: nats.NewInbox()[7:], Source: "dashboard"})
+	_, err := d.intake.Submit(ctx, eventlog.Submission{Run: run, Type: events.MarkRecordedType, Entity: rollout,
+		Data: said, ID: nats.NewInbox()[7:], Source: "dashboard"})
 	switch {
 	case errors.Is(err, eventlog.ErrRefused):
 		return &refusal{http.StatusConflict, clip(err.Error(), 1000)}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &refusal{http.StatusServiceUnavailable, "The intake does not answer. Look at the rollout again before you repeat this."}
+		return &refusal{http.StatusServiceUnavailable,
+			"The intake does not answer. Look at the rollout again before you repeat this."}
 	case err != nil:
 		return err
 	}

@@ -34,7 +34,8 @@ func (d *desk) marks() {
 	}
 }
 
-// TestMarkedRollouts: the file says what is marked and why, the page of a rollout has all that was said, and no comment is markup or a formula.
+// TestMarkedRollouts: the file says what is marked and why, the page of a rollout has all that was
+// said, and no comment is markup or a formula.
 func TestMarkedRollouts(t *testing.T) {
 	d := newDesk(t)
 	d.mixed()
@@ -47,12 +48,15 @@ func TestMarkedRollouts(t *testing.T) {
 	for _, row := range rows[1:] {
 		got = append(got, row[slices.Index(columns, "marked")]+" "+row[slices.Index(columns, "comment")])
 	}
-	if want := []string{"true '=HYPERLINK(1) <img src=x>", "false not odd", "true reads the tests", "false "}; !slices.Equal(got, want) {
+	if want := []string{"true '=HYPERLINK(1) <img src=x>", "false not odd", "true reads the tests",
+		"false "}; !slices.Equal(got, want) {
 		t.Errorf("the file has %q, want %q", got, want)
 	}
 	d.has("/runs/live", `title="reads the tests">marked<`, `title="=HYPERLINK(1) &lt;img src=x&gt;">marked<`)
-	d.has("/runs/live/rollouts/g000003-0", "<dd>marked</dd>", "<dd>no longer marked: not odd</dd>", ">Mark</button>", "<code>rondo archive seal live</code>")
-	d.has("/runs/live/rollouts/g000004-0", "marked: =HYPERLINK(1) &lt;img src=x&gt;", ">Comment</button>", `value="unmark"`)
+	d.has("/runs/live/rollouts/g000003-0", "<dd>marked</dd>", "<dd>no longer marked: not odd</dd>", ">Mark</button>",
+		"<code>rondo archive seal live</code>")
+	d.has("/runs/live/rollouts/g000004-0", "marked: =HYPERLINK(1) &lt;img src=x&gt;",
+		">Comment</button>", `value="unmark"`)
 	if past := d.show("/runs/live/rollouts/g000003-0?at=16"); strings.Contains(past, "Mark this rollout") {
 		t.Error("the past can be marked")
 	}
@@ -63,13 +67,15 @@ func TestMarkedRollouts(t *testing.T) {
 	}
 }
 
-// TestMarkByForm: nobody marks a rollout without the token, and a comment has a bounded length. The intake judges the rest.
+// TestMarkByForm: nobody marks a rollout without the token, and a comment has a bounded length.
+// The intake judges the rest.
 func TestMarkByForm(t *testing.T) {
 	d := newDesk(t)
 	d.mixed()
 	send := func(rollout, token, action, text string) *httptest.ResponseRecorder {
 		form := url.Values{"token": {token}, "action": {action}, "text": {text}}
-		r := httptest.NewRequest(http.MethodPost, "/runs/live/rollouts/"+rollout+"/mark", strings.NewReader(form.Encode()))
+		r := httptest.NewRequest(http.MethodPost, "/runs/live/rollouts/"+rollout+"/mark",
+			strings.NewReader(form.Encode()))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		w := httptest.NewRecorder()
 		d.d.ServeHTTP(w, r)
@@ -97,7 +103,8 @@ func TestMarkByForm(t *testing.T) {
 	}
 }
 
-// TestLongestComment: a comment has 2000 characters, whatever each of them is in a form, and not one more.
+// TestLongestComment: a comment has 2000 characters, whatever each of them is in
+// a form, and not one more.
 func TestLongestComment(t *testing.T) {
 	d := newDesk(t)
 	d.mixed()
@@ -118,11 +125,13 @@ func TestLongestComment(t *testing.T) {
 		for n, want := range map[int]string{2000: "", 2001: "at most 2000"} {
 			text := "x" + strings.Repeat(character, n-2) + "x"
 			form := url.Values{"token": {secret}, "action": {"mark"}, "text": {text}}
-			r := httptest.NewRequest(http.MethodPost, "/runs/live/rollouts/g000004-0/mark", strings.NewReader(form.Encode()))
+			r := httptest.NewRequest(http.MethodPost, "/runs/live/rollouts/g000004-0/mark",
+				strings.NewReader(form.Encode()))
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			w := httptest.NewRecorder()
 			d.d.ServeHTTP(w, r)
-			if want == "" && w.Code != http.StatusSeeOther || want != "" && (w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want)) {
+			if want == "" && w.Code != http.StatusSeeOther ||
+				want != "" && (w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want)) {
 				t.Errorf("%d of %q: %d: %s", n, character, w.Code, w.Body)
 			}
 		}

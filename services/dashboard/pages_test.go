@@ -51,7 +51,8 @@ func open(t testing.TB, log *eventlog.Log) *Dashboard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.patience, d.searchTime, d.cardTime = 2*time.Minute, 2*time.Minute, 2*time.Minute // for tests that look at a page once, on a busy machine too
+	// for tests that look at a page once, on a busy machine too
+	d.patience, d.searchTime, d.cardTime = 2*time.Minute, 2*time.Minute, 2*time.Minute
 	return d
 }
 
@@ -98,13 +99,16 @@ func (d *desk) group(n int64, says string, rewards ...float64) {
 	for i, reward := range rewards {
 		rollout := events.RolloutID(id, i)
 		servicetest.StartRollout(d, d.log, "live", rollout, "fix")
-		d.state(events.TurnSampledType, rollout, "0", events.TurnSampled{Content: says, TokenIDs: []int32{3, 4, 5}, Logprobs: []float32{-1, -2, -3}})
+		d.state(events.TurnSampledType, rollout, "0", events.TurnSampled{Content: says, TokenIDs: []int32{3, 4, 5},
+			Logprobs: []float32{-1, -2, -3}})
 		tr := servicetest.Trajectory("live", rollout, "fix")
 		tr.Messages[1].Content = says
 		finished := servicetest.Finished(d, d.log.Store(), "live", rollout, tr)
 		d.state(events.RolloutFinishedType, rollout, "0", finished)
-		d.state(events.RolloutScoredType, rollout, "0", events.RolloutScored{Reward: reward, Trajectory: finished.Trajectory, TaskDigest: "sha256:fix"})
-		done.Members = append(done.Members, events.Member{Rollout: rollout, Reward: reward, Shaped: reward, Advantage: reward - 0.5})
+		d.state(events.RolloutScoredType, rollout, "0",
+			events.RolloutScored{Reward: reward, Trajectory: finished.Trajectory, TaskDigest: "sha256:fix"})
+		done.Members = append(done.Members, events.Member{Rollout: rollout, Reward: reward, Shaped: reward,
+			Advantage: reward - 0.5})
 		done.Mean += reward / float64(len(rewards))
 	}
 	d.state(events.GroupCompletedType, id, "0", done)
@@ -114,8 +118,10 @@ func (d *desk) group(n int64, says string, rewards ...float64) {
 func (d *desk) batch(step int64, group int64, reward float64) {
 	d.Helper()
 	id := events.GroupID(group)
-	d.state(events.BatchReadyType, "trainer", events.Ordinal(step), events.BatchReady{Step: step, Groups: []string{id}, Rollouts: []string{events.RolloutID(id, 0), events.RolloutID(id, 1)},
-		RewardMean: reward, Staleness: step})
+	d.state(events.BatchReadyType, "trainer", events.Ordinal(step),
+		events.BatchReady{Step: step, Groups: []string{id},
+			Rollouts:   []string{events.RolloutID(id, 0), events.RolloutID(id, 1)},
+			RewardMean: reward, Staleness: step})
 }
 
 func (d *desk) openRun() {
@@ -167,7 +173,10 @@ func TestGoldenRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, "the whole run is folded", func() bool { return strings.Contains(d.show(here), fmt.Sprintf(`value="%d"`, in.LastSeq)) })
+	natstest.Eventually(t, "the whole run is folded", func() bool {
+		return strings.Contains(d.show(here),
+			fmt.Sprintf(`value="%d"`, in.LastSeq))
+	})
 	d.has(here, "trained", "g000001-0", "Behaviour by policy version", "Mean reward by step")
 	d.has(here+"/groups/g000001", "g000001-0", "estimator")
 	d.has(here+"/rollouts/g000001-0", "Timeline", "Turn 0", "scored", "verifier")
@@ -184,7 +193,8 @@ func TestGoldenRun(t *testing.T) {
 	}
 	d.has(here+"/curves", `"reward":{"x":[1,`, `"throughput"`)
 	d.has("/plane", "version")
-	if early := d.show(here + "?at=40"); !strings.Contains(early, "as it was at event 40") || strings.Contains(early, "Change the run") {
+	if early := d.show(here + "?at=40"); !strings.Contains(early, "as it was at event 40") ||
+		strings.Contains(early, "Change the run") {
 		t.Errorf("event 40:\n%s", early)
 	}
 }
@@ -206,7 +216,8 @@ func linksOf(t *testing.T, page string) (links []string) {
 	return links
 }
 
-// TestMaskedBy: of a recorded rollout the trajectory says which turns are masked, and its prompts are none.
+// TestMaskedBy: of a recorded rollout the trajectory says which turns are masked,
+// and its prompts are none.
 func TestMaskedBy(t *testing.T) {
 	e := &episode.Episode{Recorded: true, Trajectory: &storage.Trajectory{Masked: map[int32]string{1: "titles"}}}
 	for want, messages := range map[string][]storage.Message{
@@ -237,11 +248,14 @@ func TestLiveRun(t *testing.T) {
 	d.state(events.BatchConsumedType, "trainer", "c1", events.BatchConsumed{Step: 1})
 	d.state(events.GroupOpenedType, "g000002", "0", events.GroupOpened{Task: "fix", Size: 1})
 	servicetest.StartRollout(d, d.log, "live", "g000002-0", "fix")
-	d.state(events.TurnSampledType, "g000002-0", "0", events.TurnSampled{NewSegment: true, TokenIDs: []int32{4, 5}, Logprobs: []float32{-1, -1},
+	d.state(events.TurnSampledType, "g000002-0", "0", events.TurnSampled{NewSegment: true, TokenIDs: []int32{4, 5},
+		Logprobs:     []float32{-1, -1},
 		Conversation: &events.Conversation{Tree: "beside", Rule: "titles", Masked: true}})
-	d.state(events.TurnSampledType, "g000002-0", "1", events.TurnSampled{Turn: 1, NewSegment: true, TextOnly: true, PolicyVersion: -1,
+	d.state(events.TurnSampledType, "g000002-0", "1", events.TurnSampled{Turn: 1, NewSegment: true,
+		TextOnly: true, PolicyVersion: -1,
 		Conversation: &events.Conversation{Tree: "beside", Rule: "small", Masked: true, Model: "small-1"}})
-	d.state(events.RolloutFailedType, "g000002-0", "0", events.RolloutFailed{Stage: events.StageTools, Class: "sandbox", Message: "no room"})
+	d.state(events.RolloutFailedType, "g000002-0", "0",
+		events.RolloutFailed{Stage: events.StageTools, Class: "sandbox", Message: "no room"})
 	d.state(events.RunPausedType, "live", "p", events.RunPaused{Reason: "lunch"})
 	d.has("/runs/live", "paused", "lunch", "failed: sandbox", "0.500", "in flight")
 	d.has("/runs/live?outcome=failed", "g000002-0")
@@ -262,12 +276,15 @@ func TestLiveRun(t *testing.T) {
 	}
 	d.has("/runs/live/curves", `{"name":"mean reward","values":[0.5]}`, `"staleness, versions","values":[1]`)
 	past := fmt.Sprintf("/runs/live?at=%d", before.LastSeq)
-	if page := d.show(past); strings.Contains(page, "paused") || strings.Contains(page, "g000002") || !strings.Contains(page, "g000001-1") {
+	if page := d.show(past); strings.Contains(page, "paused") || strings.Contains(page, "g000002") ||
+		!strings.Contains(page, "g000001-1") {
 		t.Errorf("the past:\n%s", page)
 	}
 	d.has(fmt.Sprintf("/runs/live/curves?at=%d", before.LastSeq), `"backlog"`, `"wait for a batch","values":[2]`)
 	d.has(fmt.Sprintf("/runs/live/rollouts/g000001-0?at=%d", before.LastSeq-6), "as it was at event")
-	for _, path := range []string{"/nothing", "/runs/none", "/runs/..", "/runs/live/rollouts/g9-9", "/runs/live/groups/none", "/runs/live/rollouts/g000001-0/messages/99", "/runs/live/rollouts/g000001-0/messages/x/tokens", "/runs/_"} {
+	for _, path := range []string{"/nothing", "/runs/none", "/runs/..", "/runs/live/rollouts/g9-9",
+		"/runs/live/groups/none", "/runs/live/rollouts/g000001-0/messages/99",
+		"/runs/live/rollouts/g000001-0/messages/x/tokens", "/runs/_"} {
 		if w := d.ask(path); w.Code != http.StatusNotFound && w.Code/100 != 3 {
 			t.Errorf("%s: %d", path, w.Code)
 		}
@@ -292,11 +309,14 @@ func part(t *testing.T, page, id string) string {
 
 // evils are texts that a model may write.
 var evils = []string{
-	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, `<svg onload=alert(1)><script>1</script></svg>`, `javascript:alert(1)`,
-	"\x1b[2J\x1b]0;x\x07\u202e\u009b1m\r\b\x00", `</pre></article></main><h1>Rondo</h1>`, `{{.Title}}`, `<!--`, `]]>`, `</title><base href=//evil>`,
+	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`,
+	`<svg onload=alert(1)><script>1</script></svg>`, `javascript:alert(1)`,
+	"\x1b[2J\x1b]0;x\x07\u202e\u009b1m\r\b\x00", `</pre></article></main><h1>Rondo</h1>`, `{{.Title}}`, `<!--`, `]]>`,
+	`</title><base href=//evil>`,
 }
 
-// TestHostileTexts: whatever a rollout holds, its pages have the elements, attributes and links of a harmless one.
+// TestHostileTexts: whatever a rollout holds, its pages have the elements, attributes and
+// links of a harmless one.
 func TestHostileTexts(t *testing.T) {
 	shape := func(says string) (shapes []string, text string) {
 		d := newDesk(t)
@@ -307,23 +327,33 @@ func TestHostileTexts(t *testing.T) {
 		started := events.RolloutStarted{Group: "g000001", Task: "fix" + says}
 		d.state(events.RolloutStartedType, "g000001-0", "0", started)
 		tr := servicetest.Trajectory("live", "g000001-0", "fix"+says)
-		tr.Messages[1].Content, tr.Messages[1].Reasoning, tr.Messages[1].FinishReason = "said "+says, "thought "+says, says
+		tr.Messages[1].Content, tr.Messages[1].Reasoning, tr.Messages[1].FinishReason = "said "+says, "thought "+says,
+			says
 		arguments, _ := json.Marshal(map[string]string{"old_string": says, "new_string": says, "k" + says: says})
-		calls, _ := json.Marshal([]events.ToolCall{{ID: "a", Name: "n" + says, Arguments: string(arguments)}, {ID: "b", Name: "b", Arguments: says}})
+		calls, _ := json.Marshal([]events.ToolCall{{ID: "a", Name: "n" + says, Arguments: string(arguments)},
+			{ID: "b", Name: "b", Arguments: says}})
 		tr.Messages[1].ToolCalls = string(calls)
-		tr.Messages = append(tr.Messages, storage.Message{Index: 2, Role: "tool", Name: "n" + says, ToolCallID: "a", Content: "answer " + says, PolicyVersion: -1})
+		tr.Messages = append(tr.Messages, storage.Message{Index: 2, Role: "tool", Name: "n" + says, ToolCallID: "a",
+			Content: "answer " + says, PolicyVersion: -1})
 		finished := servicetest.Finished(t, d.log.Store(), "live", "g000001-0", tr)
 		finished.StopReason = "s" + says
 		d.state(events.RolloutFinishedType, "g000001-0", "0", finished)
 		log := servicetest.Blob(t, d.log.Store(), []byte("FAILED test_a "+says))
-		d.state(events.RolloutScoredType, "g000001-0", "0", events.RolloutScored{Reward: 1, Trajectory: finished.Trajectory, Components: map[string]float64{"c" + says: 1}, Flags: []string{"f" + says}, Log: &log,
-			Tests:   &grade.Tests{Graded: 9, Held: 2, Unmet: []grade.UnmetTest{{Name: "test_" + says, State: "failed", Regression: true, Message: "one\n" + says}}, BadEnd: true},
-			Forfeit: &events.Forfeit{Class: "k" + says, Message: "m" + says}})
+		d.state(events.RolloutScoredType, "g000001-0",
+			"0", events.RolloutScored{Reward: 1, Trajectory: finished.Trajectory,
+				Components: map[string]float64{"c" + says: 1}, Flags: []string{"f" + says}, Log: &log,
+				Tests: &grade.Tests{Graded: 9, Held: 2, Unmet: []grade.UnmetTest{{Name: "test_" + says, State: "failed",
+					Regression: true, Message: "one\n" + says}}, BadEnd: true},
+				Forfeit: &events.Forfeit{Class: "k" + says, Message: "m" + says}})
 		d.state(events.RunPausedType, "live", "p", events.RunPaused{Reason: "r" + says})
 		d.state(events.RolloutStartedType, "g000001-1", "0", started)
-		d.state(events.TurnSampledType, "g000001-1", "0", events.TurnSampled{NewSegment: true, Content: "beside " + says, TokenIDs: []int32{3}, Logprobs: []float32{-1}, ToolCalls: []events.ToolCall{{ID: "a", Name: "n" + says, Arguments: says}}})
+		d.state(events.TurnSampledType, "g000001-1", "0",
+			events.TurnSampled{NewSegment: true, Content: "beside " + says, TokenIDs: []int32{3},
+				Logprobs: []float32{-1}, ToolCalls: []events.ToolCall{{ID: "a", Name: "n" + says, Arguments: says}}})
 		d.state(events.MarkRecordedType, "g000001-0", "m", events.MarkRecorded{Marked: true, Text: "comment " + says})
-		for _, path := range []string{"/", "/runs/live", "/runs/live/groups/g000001", "/runs/live/rollouts/g000001-0", "/runs/live/rollouts/g000001-0/messages/1", "/runs/live/rollouts/g000001-0/messages/1/tokens", "/runs/live/search?words=said",
+		for _, path := range []string{"/", "/runs/live", "/runs/live/groups/g000001", "/runs/live/rollouts/g000001-0",
+			"/runs/live/rollouts/g000001-0/messages/1", "/runs/live/rollouts/g000001-0/messages/1/tokens",
+			"/runs/live/search?words=said",
 			"/runs/live/rollouts/g000001-0/siblings", "/runs/live/file"} {
 			page := d.show(path)
 			shapes = append(shapes, path+": "+shapeOf(t, page))
@@ -335,7 +365,9 @@ func TestHostileTexts(t *testing.T) {
 	if !strings.Contains(pages, "<pre>FAILED test_a harmless</pre>") {
 		t.Error("no page has what the verifier printed")
 	}
-	for _, part := range []string{"2 of the 9 tests that decide ended as they must. But the test program itself", `<th scope="row">test_harmless</th><td>failed, passed before</td>`, "<pre>one\nharmless</pre>", "6 more did not."} {
+	for _, part := range []string{"2 of the 9 tests that decide ended as they must. But the test program itself",
+		`<th scope="row">test_harmless</th><td>failed, passed before</td>`,
+		"<pre>one\nharmless</pre>", "6 more did not."} {
 		if !strings.Contains(pages, part) {
 			t.Errorf("no page has %s", part)
 		}
@@ -387,7 +419,9 @@ func TestLongMessage(t *testing.T) {
 	d.openRun()
 	long := strings.Repeat("ä<b>", 300_000) // some twenty parts of a page
 	d.group(1, long, 1, 0)
-	for _, path := range []string{"/runs/live", "/runs/live/rollouts/g000001-0", "/runs/live/rollouts/g000001-0/messages/1", "/runs/live/rollouts/g000001-0/messages/1?page=9", "/runs/live/rollouts/g000001-0?at=5"} {
+	for _, path := range []string{"/runs/live", "/runs/live/rollouts/g000001-0",
+		"/runs/live/rollouts/g000001-0/messages/1", "/runs/live/rollouts/g000001-0/messages/1?page=9",
+		"/runs/live/rollouts/g000001-0?at=5"} {
 		if page := d.show(path); len(page) > 8*partText {
 			t.Errorf("%s has %d bytes", path, len(page))
 		}
@@ -402,7 +436,8 @@ func TestHeaders(t *testing.T) {
 	d.openRun()
 	for _, path := range []string{"/", "/runs/live", "/plane", "/nothing", "/assets/app.js", "/runs/live/curves"} {
 		h := d.ask(path).Header()
-		if policy := h.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'self';") || strings.Contains(policy, "unsafe") {
+		if policy := h.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'self';") ||
+			strings.Contains(policy, "unsafe") {
 			t.Errorf("%s: %q", path, policy)
 		}
 		if h.Get("X-Content-Type-Options") != "nosniff" {

@@ -9,7 +9,8 @@ import (
 
 const lettersPage = 25
 
-// plane shows what outlives runs: weights and the servers that have them, indexes, and dead letters.
+// plane shows what outlives runs: weights and the servers that have them,
+// indexes, and dead letters.
 func (d *Dashboard) plane(w http.ResponseWriter, r *http.Request) error {
 	at, err := whole(r, "at", 0)
 	if err != nil {
@@ -41,8 +42,10 @@ func (d *Dashboard) plane(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return d.page(w, http.StatusOK, "plane", map[string]any{"Title": "Plane", "Here": "plane", "Policies": policies, "Repos": repos, "Letters": letters[pager.From:pager.To],
-		"Lettered": lettered, "Pager": pager, "Past": at > 0, "Behind": seq < min(last, cmp.Or(uint64(at), last)), "Seq": seq, "Last": max(last, seq), "At": clock,
+	return d.page(w, http.StatusOK, "plane", map[string]any{"Title": "Plane", "Here": "plane", "Policies": policies,
+		"Repos": repos, "Letters": letters[pager.From:pager.To],
+		"Lettered": lettered, "Pager": pager, "Past": at > 0, "Behind": seq < min(last, cmp.Or(uint64(at), last)),
+		"Seq": seq, "Last": max(last, seq), "At": clock,
 		"Redriven": r.URL.Query().Get("redriven") != ""})
 }
 

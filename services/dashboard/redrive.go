@@ -15,8 +15,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// redrive submits a refused submission again, as it was, for who shows the token: after its cause was mended. The intake judges it anew. Its id follows
-// from the letter, so that a letter is taken in once however often the button is pressed.
+// redrive submits a refused submission again, as it was, for who shows the token: after its cause
+// was mended. The intake judges it anew. Its id follows from the letter, so that a letter is taken
+// in once however often the button is pressed.
 func (d *Dashboard) redrive(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
@@ -54,7 +55,8 @@ func (d *Dashboard) redrive(w http.ResponseWriter, r *http.Request) error {
 	case errors.Is(err, eventlog.ErrRefused), storage.IsUnusable(err), errors.Is(err, events.ErrMalformed):
 		return &refusal{http.StatusConflict, clip(err.Error(), 1000)}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &refusal{http.StatusServiceUnavailable, "The intake does not answer. Look at the run again before you repeat this."}
+		return &refusal{http.StatusServiceUnavailable,
+			"The intake does not answer. Look at the run again before you repeat this."}
 	case err != nil:
 		return err
 	}
@@ -85,5 +87,6 @@ func (d *Dashboard) submission(ctx context.Context, l letter) (s eventlog.Submis
 	if !json.Valid(body) {
 		return s, fmt.Errorf("%w: the submission is no JSON", events.ErrMalformed)
 	}
-	return eventlog.Submission{Run: run, Type: typ, Entity: entity, Data: json.RawMessage(body), ID: fmt.Sprintf("redrive-%d", l.Seq), Source: "dashboard"}, nil
+	return eventlog.Submission{Run: run, Type: typ, Entity: entity, Data: json.RawMessage(body),
+		ID: fmt.Sprintf("redrive-%d", l.Seq), Source: "dashboard"}, nil
 }

@@ -105,7 +105,8 @@ func begin(of string) text {
 	return text{part, 0}
 }
 
-// read reads the rollout that a request is about. Few are read at once, as each takes the memory of its trajectory.
+// read reads the rollout that a request is about. Few are read at once, as each takes the
+// memory of its trajectory.
 func (d *Dashboard) read(r *http.Request) (*episode.Episode, int64, error) {
 	return d.readOnly(r, episode.Bounds{Bytes: maxTrajectory})
 }
@@ -139,7 +140,8 @@ func (d *Dashboard) readOnly(r *http.Request, most episode.Bounds) (*episode.Epi
 	case errors.Is(err, episode.ErrUnknown):
 		err = errNone
 	case errors.Is(err, episode.ErrTooLarge) || storage.IsUnusable(err):
-		err = &refusal{http.StatusNotFound, "The trajectory cannot be shown here: " + clip(err.Error(), 300) + ". `rondo trajectories show` may say more."}
+		err = &refusal{http.StatusNotFound, "The trajectory cannot be shown here: " + clip(err.Error(), 300) +
+			". `rondo trajectories show` may say more."}
 	}
 	return e, at, err
 }
@@ -147,7 +149,8 @@ func (d *Dashboard) readOnly(r *http.Request, most episode.Bounds) (*episode.Epi
 // nearly is how many events a book may lack that is waited for.
 const nearly = 2000
 
-// knowledge is what the run's book knows of a rollout, nil where it is not folded: it goes on then, and the page reads what it shows by itself.
+// knowledge is what the run's book knows of a rollout, nil where it is not folded: it goes on then,
+// and the page reads what it shows by itself.
 func (d *Dashboard) knowledge(r *http.Request) (*episode.Knowledge, func(), error) {
 	b, in, target, release, err := d.hold(r)
 	if errors.Is(err, errBusy) {
@@ -173,7 +176,8 @@ func (d *Dashboard) knowledge(r *http.Request) (*episode.Knowledge, func(), erro
 	return episode.KnownOf(b.state.books, r.PathValue("rollout")), release, nil
 }
 
-// printed reads what was printed about a rollout. Few are read at once, as each takes the memory of its outputs.
+// printed reads what was printed about a rollout. Few are read at once, as each takes
+// the memory of its outputs.
 func (d *Dashboard) printed(ctx context.Context, r *events.Rollout) episode.Printed {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -192,8 +196,10 @@ func (d *Dashboard) rollout(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := &rolloutPage{Title: "Rollout " + e.Rollout.ID, Here: "runs", Run: r.PathValue("run"), Task: e.Trajectory.Task, At: at, E: e, Outcome: outcomeOf(e), Timeline: timelineOf(e),
-		Tests: e.Rollout.GradedTests(), Changes: stretch{nil, episode.LastWorkspace(&e.Rollout)}.differs(), Printed: d.printed(r.Context(), &e.Rollout)}
+	p := &rolloutPage{Title: "Rollout " + e.Rollout.ID, Here: "runs", Run: r.PathValue("run"), Task: e.Trajectory.Task,
+		At: at, E: e, Outcome: outcomeOf(e), Timeline: timelineOf(e),
+		Tests: e.Rollout.GradedTests(), Changes: stretch{nil, episode.LastWorkspace(&e.Rollout)}.differs(),
+		Printed: d.printed(r.Context(), &e.Rollout)}
 	if p.Goes, err = d.goes(r.Context(), p.Run, e, at); err != nil {
 		return err
 	}
@@ -231,7 +237,8 @@ func (d *Dashboard) rollout(w http.ResponseWriter, r *http.Request) error {
 	return d.page(w, http.StatusOK, "rollout", p)
 }
 
-// goes reports whether a rollout, as of now, may get further: it has no outcome yet, and its run is neither closed nor lost.
+// goes reports whether a rollout, as of now, may get further: it has no outcome yet, and its run is
+// neither closed nor lost.
 func (d *Dashboard) goes(ctx context.Context, run string, e *episode.Episode, at int64) (bool, error) {
 	if at > 0 || e.Rollout.Scored != nil || e.Rollout.Failed != nil {
 		return false, nil
@@ -275,7 +282,8 @@ func itemsOf(t *storage.Trajectory) (list []reach) {
 
 func itemOf(e *episode.Episode, from, to int) item {
 	m := e.Trajectory.Messages[from]
-	it := item{Index: from, Role: line(m.Role), Turn: m.Turn, Model: m.Role == "assistant", HasTokens: len(m.TokenIDs) > 0}
+	it := item{Index: from, Role: line(m.Role), Turn: m.Turn, Model: m.Role == "assistant",
+		HasTokens: len(m.TokenIDs) > 0}
 	if !it.Model {
 		it.Role, it.Said, it.Images = line(m.Role+" "+m.Name), begin(m.Content), m.Images
 		return it
@@ -292,7 +300,8 @@ func itemOf(e *episode.Episode, from, to int) item {
 		it.Calls = append(it.Calls, callOf(c))
 	}
 	for _, answer := range left[:min(len(left), maxCalls)] {
-		it.Calls = append(it.Calls, call{Name: "answer to no call", Answer: begin(answer.Content), Images: answer.Images, Index: int(answer.Index)})
+		it.Calls = append(it.Calls, call{Name: "answer to no call", Answer: begin(answer.Content),
+			Images: answer.Images, Index: int(answer.Index)})
 	}
 	return it
 }
@@ -398,12 +407,14 @@ func (d *Dashboard) message(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	whole := strings.Join(slices.DeleteFunc([]string{m.Reasoning, m.Content, m.ToolCalls}, func(s string) bool { return s == "" }), "\n\n")
+	whole := strings.Join(slices.DeleteFunc([]string{m.Reasoning, m.Content, m.ToolCalls},
+		func(s string) bool { return s == "" }), "\n\n")
 	p, err := paged(r, "page", len(whole), partText)
 	if err != nil {
 		return err
 	}
 	part, _ := cut(whole, p.From, p.To-p.From)
-	return d.page(w, http.StatusOK, "message", map[string]any{"Title": fmt.Sprintf("Message %d", m.Index), "Here": "runs", "Run": r.PathValue("run"), "Rollout": e.Rollout.ID,
+	return d.page(w, http.StatusOK, "message", map[string]any{"Title": fmt.Sprintf("Message %d", m.Index),
+		"Here": "runs", "Run": r.PathValue("run"), "Rollout": e.Rollout.ID,
 		"Role": line(m.Role), "Text": part, "Pager": p, "Bytes": len(whole)})
 }

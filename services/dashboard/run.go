@@ -47,7 +47,8 @@ type runPage struct {
 	Outcomes         []choice // to select
 	Parts            []rewardPart
 	MoreParts        int // the bound, if there are more
-	// Addresses: of what is new, of the curves, of the file of the chosen rollouts, and of the page without a filter.
+	// Addresses: of what is new, of the curves, of the file of the chosen rollouts, and of
+	// the page without a filter.
 	Live, Curves, Export, All string
 }
 
@@ -87,7 +88,8 @@ type rolloutRow struct {
 // run shows a run.
 func (d *Dashboard) run(w http.ResponseWriter, r *http.Request) error {
 	if strings.TrimSpace(r.URL.Query().Get("words")) != "" { // the page's filter has a field for them
-		http.Redirect(w, r, strings.Replace(address(r, "page", "", "groups", ""), "?", "/search?", 1), http.StatusSeeOther)
+		http.Redirect(w, r, strings.Replace(address(r, "page", "", "groups", ""), "?", "/search?", 1),
+			http.StatusSeeOther)
 		return nil
 	}
 	b, release, err := d.open(r)
@@ -113,7 +115,8 @@ func (d *Dashboard) run(w http.ResponseWriter, r *http.Request) error {
 	}
 	if p.State == "open" && !p.Past {
 		for _, o := range d.planeOutages() {
-			if stream := events.RunStream(""); !strings.HasPrefix(o.Of, stream) || o.Of == stream+b.run { // not of another run's stream
+			// not of another run's stream
+			if stream := events.RunStream(""); !strings.HasPrefix(o.Of, stream) || o.Of == stream+b.run {
 				p.Away = append(p.Away, o.String())
 			}
 		}
@@ -141,7 +144,8 @@ func (p *runPage) fill(r *http.Request, b *book[runState]) error {
 	if b.wrong != nil {
 		p.Wrong = clip(b.wrong.Error(), 1000)
 	}
-	p.Policy, p.Version, p.Tasks, p.Groups, p.Events = l.Config.Policy, l.PolicyVersion, len(l.Config.Tasks), l.Groups, l.Events
+	p.Policy, p.Version, p.Tasks, p.Groups, p.Events = l.Config.Policy, l.PolicyVersion,
+		len(l.Config.Tasks), l.Groups, l.Events
 	if l.Continues != nil {
 		p.Continues = l.Continues.Run
 	}
@@ -225,7 +229,8 @@ func (p *runPage) rollouts(r *http.Request, s *runState) (err error) {
 	}
 	for _, o := range append([]books.Outcome{""}, outcomes...) {
 		name := strings.ReplaceAll(cmp.Or(string(o), "all"), "_", " ")
-		p.Outcomes = append(p.Outcomes, choice{name, address(r, "outcome", string(o), "page", ""), o == p.Filter.Outcome})
+		p.Outcomes = append(p.Outcomes, choice{name, address(r, "outcome", string(o), "page", ""),
+			o == p.Filter.Outcome})
 	}
 	p.All = address(r, "task", "", "least", "", "most", "", "calls", "", "marked", "", "outcome", "", "page", "")
 	_, chosen, _ := strings.Cut(address(r, "page", "", "groups", "", "words", "", "behind", ""), "?")
@@ -233,10 +238,12 @@ func (p *runPage) rollouts(r *http.Request, s *runState) (err error) {
 	return nil
 }
 
-// address is that of the request with some parameters changed: names and values in turn, an empty value takes one away.
+// address is that of the request with some parameters changed: names and values in turn, an
+// empty value takes one away.
 func address(r *http.Request, changes ...any) string {
 	q := url.Values{}
-	for _, name := range []string{"at", "outcome", "task", "least", "most", "calls", "marked", "words", "behind", "page", "groups", "against", "with", "remark"} {
+	for _, name := range []string{"at", "outcome", "task", "least", "most", "calls", "marked", "words", "behind",
+		"page", "groups", "against", "with", "remark"} {
 		if v := r.URL.Query().Get(name); v != "" {
 			q.Set(name, v)
 		}
@@ -268,7 +275,8 @@ func (d *Dashboard) group(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return errNone
 	}
-	return d.page(w, http.StatusOK, "group", map[string]any{"Title": "Group " + g.ID, "Here": "runs", "Run": b.run, "Group": row, "Spread": spreadOf(row.Rewards), "At": past})
+	return d.page(w, http.StatusOK, "group", map[string]any{"Title": "Group " + g.ID, "Here": "runs", "Run": b.run,
+		"Group": row, "Spread": spreadOf(row.Rewards), "At": past})
 }
 
 // maxRows bounds the rollouts of a group's own page.
@@ -313,7 +321,8 @@ func (d *Dashboard) curves(w http.ResponseWriter, r *http.Request) error {
 // maxSteps bounds the points of a curve by step: where there are more, each stands for several.
 const maxSteps = 500
 
-// rewards are the mean rewards of the batches of the first feed, each with its step and with the tokens that the run had sampled by then.
+// rewards are the mean rewards of the batches of the first feed, each with its step and with the
+// tokens that the run had sampled by then.
 type rewards struct {
 	steps, sampled, staleness []float64
 	means                     []*float64
@@ -358,7 +367,8 @@ func (s *runState) charts() map[string]chart {
 // drawnVersions bounds the points of a curve by policy version.
 const drawnVersions = 60
 
-// behaved are the curves of how agents behave. A point stands for the last version of its row; where the log does not say a figure there is a gap.
+// behaved are the curves of how agents behave. A point stands for the last version of its row;
+// where the log does not say a figure there is a gap.
 func behaved(rows []behaviour.Row) (work, tokens, shares chart) {
 	mean := func(f *behaviour.Figure) *float64 {
 		if f == nil {
@@ -372,14 +382,16 @@ func behaved(rows []behaviour.Row) (work, tokens, shares chart) {
 		}
 		return new(100 * *share)
 	}
-	work.Series, tokens.Series = []series{{Name: "turns"}, {Name: "calls in a turn with any"}}, []series{{Name: "sampled tokens"}}
+	work.Series, tokens.Series = []series{{Name: "turns"}, {Name: "calls in a turn with any"}},
+		[]series{{Name: "sampled tokens"}}
 	shares.Series = []series{{Name: "turns with reasoning"}, {Name: "parallel calls"}, {Name: "failed calls"}}
 	for _, r := range rows {
 		if r.Scored == 0 {
 			continue
 		}
 		for c, values := range map[*chart][]*float64{
-			&work: {mean(r.Turns), r.CallsPerTurn}, &tokens: {mean(r.SampledTokens)}, &shares: {percent(r.ReasoningTurnShare), percent(r.ParallelTurnShare), percent(r.FailedCallShare)},
+			&work: {mean(r.Turns), r.CallsPerTurn}, &tokens: {mean(r.SampledTokens)},
+			&shares: {percent(r.ReasoningTurnShare), percent(r.ParallelTurnShare), percent(r.FailedCallShare)},
 		} {
 			c.X = append(c.X, float64(r.LastVersion))
 			for i, v := range values {
@@ -400,7 +412,8 @@ func (f *flows) cost() chart {
 	return c
 }
 
-// rewards are the parts of the rewards of what was scored, each a chart of its own: they have their own units. Without any, noParts says why.
+// rewards are the parts of the rewards of what was scored, each a chart of its own: they have their
+// own units. Without any, noParts says why.
 func (f *flows) rewards(scored bool) map[string]chart {
 	why := "No rollout is scored yet."
 	switch {
@@ -413,7 +426,8 @@ func (f *flows) rewards(scored bool) map[string]chart {
 	for i, name := range f.parts {
 		c := chart{Time: true, Joined: true, Series: []series{{Name: line(name)}}}
 		for k, x := range f.axis() {
-			if parts := f.points[k].Parts; i < len(parts) && parts[i].N > 0 && !math.IsInf(parts[i].Mean, 0) && !math.IsNaN(parts[i].Mean) {
+			if parts := f.points[k].Parts; i < len(parts) && parts[i].N > 0 && !math.IsInf(parts[i].Mean, 0) &&
+				!math.IsNaN(parts[i].Mean) {
 				c.X, c.Series[0].Values = append(c.X, x), append(c.Series[0].Values, &parts[i].Mean)
 			}
 		}
@@ -460,7 +474,8 @@ func (f *flows) throughput() chart {
 // backlogs is how many rollouts each stage has.
 func (f *flows) backlogs() chart {
 	c := chart{X: f.axis(), Time: true}
-	for i, name := range []string{"at the model", "at tools", "at the verifier", "wait for their group", "wait for a batch"} {
+	for i, name := range []string{"at the model", "at tools", "at the verifier",
+		"wait for their group", "wait for a batch"} {
 		c.Series = append(c.Series, series{Name: name})
 		for _, p := range f.points {
 			v := float64(p.Backlog[i])

@@ -30,11 +30,13 @@ func (d *Dashboard) runFile(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	part, _ := cut(text, p.From, p.To-p.From)
-	return d.page(w, http.StatusOK, "runfile", map[string]any{"Title": "Run file of " + run, "Here": "runs", "Run": run, "Text": part, "Pager": p, "Tasks": len(config.Tasks)})
+	return d.page(w, http.StatusOK, "runfile", map[string]any{"Title": "Run file of " + run, "Here": "runs", "Run": run,
+		"Text": part, "Pager": p, "Tasks": len(config.Tasks)})
 }
 
-// fileOf writes a configuration as a run file, without the tasks, which a run file names by their folder. Its keys have their order. It is for reading: white space that nobody sees,
-// at the ends of lines, may be another one.
+// fileOf writes a configuration as a run file, without the tasks, which a run file names by their
+// folder. Its keys have their order. It is for reading: white space that nobody sees, at the ends
+// of lines, may be another one.
 func fileOf(config runfile.RunConfig) (string, error) {
 	config.Tasks = nil
 	text, err := json.Marshal(config)

@@ -16,7 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestRunFile: a run's page leads to its run file, which says what was recorded, whatever is in its texts.
+// TestRunFile: a run's page leads to its run file, which says what was recorded,
+// whatever is in its texts.
 func TestRunFile(t *testing.T) {
 	d := newDesk(t)
 	cfg := servicetest.Config("fix")
@@ -46,7 +47,8 @@ func TestRunFile(t *testing.T) {
 	if strings.Contains(text, "{") {
 		t.Errorf("the file is JSON:\n%s", text)
 	}
-	if _, err := d.log.JetStream().Publish(t.Context(), events.IntakeSubject("live", events.RunPausedType, "live"), []byte("{}")); err != nil {
+	if _, err := d.log.JetStream().Publish(t.Context(), events.IntakeSubject("live", events.RunPausedType, "live"),
+		[]byte("{}")); err != nil {
 		t.Fatal(err)
 	}
 	for _, run := range []string{"none", "IN"} { // the stream RONDO_IN is no run's
@@ -56,14 +58,17 @@ func TestRunFile(t *testing.T) {
 	}
 }
 
-// TestRunFileTexts: a text of any kind is read as it was written, but for returns, which pages leave out.
+// TestRunFileTexts: a text of any kind is read as it was written, but for
+// returns, which pages leave out.
 func TestRunFileTexts(t *testing.T) {
-	for _, text := range append(slices.Clone(evils), "", " ", "yes", "0x1f", "1e3", "null", "a: b", "- a", "a\n\n  b\n", "é\u2028\U0001f600", "%x", "@x", "`x`", "|", "# x", "'", "\"", "\\n") {
+	for _, text := range append(slices.Clone(evils), "", " ", "yes", "0x1f", "1e3", "null", "a: b", "- a", "a\n\n  b\n",
+		"é\u2028\U0001f600", "%x", "@x", "`x`", "|", "# x", "'", "\"", "\\n") {
 		file, err := fileOf(runfile.RunConfig{SystemPrompt: text})
 		var got struct {
 			SystemPrompt string `yaml:"system_prompt"`
 		}
-		if err := cmp.Or(err, yaml.Unmarshal([]byte(file), &got)); err != nil || got.SystemPrompt != strings.ReplaceAll(text, "\r", "\n") {
+		if err := cmp.Or(err, yaml.Unmarshal([]byte(file), &got)); err != nil ||
+			got.SystemPrompt != strings.ReplaceAll(text, "\r", "\n") {
 			t.Errorf("%q is read as %q: %v\n%s", text, got.SystemPrompt, err, file)
 		}
 	}

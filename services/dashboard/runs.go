@@ -91,11 +91,14 @@ func (d *Dashboard) runs(w http.ResponseWriter, r *http.Request) error {
 	}
 	h.Wrong, h.MoreWrong = atMost(append(h.Wrong, rejected...), maxRemarks)
 	h.Waits, h.MoreWaits = atMost(h.Waits, maxRemarks)
-	return d.page(w, http.StatusOK, "runs", map[string]any{"Title": "Runs", "Here": "runs", "Home": h, "Rows": rows, "Pager": p})
+	return d.page(w, http.StatusOK, "runs", map[string]any{"Title": "Runs", "Here": "runs", "Home": h,
+		"Rows": rows, "Pager": p})
 }
 
-// openCatalogue holds the catalogue as of a sequence, 0 for now, folded as far as patience allows, and gives its last sequence.
-func (d *Dashboard) openCatalogue(r *http.Request, at uint64) (b *book[catalogue], last uint64, release func(), err error) {
+// openCatalogue holds the catalogue as of a sequence, 0 for now, folded as far as patience allows,
+// and gives its last sequence.
+func (d *Dashboard) openCatalogue(r *http.Request, at uint64) (b *book[catalogue], last uint64,
+	release func(), err error) {
 	in, err := d.log.Incarnation(r.Context(), events.Catalogue)
 	if err != nil {
 		return nil, 0, nil, err

@@ -18,7 +18,8 @@ type runState struct {
 	rows    map[int][]behaviour.Row // of acts, by how many at most; nil when something has happened since
 }
 
-// behaviour gives at most so many rows of how agents behave. Merging those of many versions takes milliseconds, so they are kept until a rollout begins or ends.
+// behaviour gives at most so many rows of how agents behave. Merging those of many versions takes
+// milliseconds, so they are kept until a rollout begins or ends.
 func (s *runState) behaviour(most int) []behaviour.Row {
 	if s.rows == nil {
 		s.rows = map[int][]behaviour.Row{}
@@ -31,7 +32,8 @@ func (s *runState) behaviour(most int) []behaviour.Row {
 
 func newRunState(run string) *runState {
 	books := books.New(run)
-	return &runState{books: books, stands: newStanding(books), acts: behaviour.New(&books.Rollouts), flows: newFlows(), failing: map[string]int64{}, marks: map[string]mark{}}
+	return &runState{books: books, stands: newStanding(books), acts: behaviour.New(&books.Rollouts), flows: newFlows(),
+		failing: map[string]int64{}, marks: map[string]mark{}}
 }
 
 // Size is how many rollouts and groups are folded.
@@ -56,7 +58,8 @@ func (s *runState) apply(e events.Event) error {
 		if n := s.acts.FailedCalls(e.Entity); n > 0 {
 			s.failing[e.Entity] = n
 		}
-	case events.RunOpenedType, events.RolloutStartedType, events.RolloutScoredType, events.RolloutFailedType, events.GroupCompletedType:
+	case events.RunOpenedType, events.RolloutStartedType, events.RolloutScoredType, events.RolloutFailedType,
+		events.GroupCompletedType:
 		s.rows = nil
 	}
 	s.flows.count(e.Time, s.books.Totals.Minus(before))
@@ -88,7 +91,8 @@ func (s *runState) apply(e events.Event) error {
 	return nil
 }
 
-// noteStage notes the stage that has a rollout now. One that its group went on without is in no backlog.
+// noteStage notes the stage that has a rollout now. One that its group went on
+// without is in no backlog.
 func (s *runState) noteStage(rollout string) {
 	now, ok := s.books.Find(rollout)
 	group, _ := s.books.FindGroup(now.Group)

@@ -18,7 +18,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Bounds of one search through conversations. What is behind them is looked at by the next one, which goes on from there.
+// Bounds of one search through conversations. What is behind them is looked at by the next one,
+// which goes on from there.
 const (
 	searchTime     = 3 * time.Second
 	searchBytes    = 128 << 20 // of trajectory files
@@ -34,12 +35,14 @@ type searchPage struct {
 	At                      int64 // sequence, 0: now
 	Filter                  filter
 	Finds                   []find
-	// Looked counts the rollouts that were looked at, of the Chosen ones that are not newer than where the search began. Unread are some of those that
-	// could not be, with the reason, and MoreUnread counts the others.
+	// Looked counts the rollouts that were looked at, of the Chosen ones that are not newer than
+	// where the search began. Unread are some of those that could not be, with the reason, and
+	// MoreUnread counts the others.
 	Looked, Chosen int
 	Unread         []string
 	MoreUnread     int
-	// Stopped says why the search ended before the last rollout. Next goes on with the others, and Back is the page of the run with the same filter.
+	// Stopped says why the search ended before the last rollout. Next goes on with the others, and
+	// Back is the page of the run with the same filter.
 	Stopped, Next, Back string
 }
 
@@ -57,10 +60,12 @@ type find struct {
 	Places                int // messages that have them
 }
 
-// search looks for words in the conversations of the rollouts that a filter chooses, the newest first.
+// search looks for words in the conversations of the rollouts that a filter
+// chooses, the newest first.
 func (d *Dashboard) search(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
-	p := &searchPage{Title: "Search", Here: "runs", Run: r.PathValue("run"), Words: strings.Join(strings.Fields(q.Get("words")), " ")}
+	p := &searchPage{Title: "Search", Here: "runs", Run: r.PathValue("run"),
+		Words: strings.Join(strings.Fields(q.Get("words")), " ")}
 	var err error
 	if p.Filter, err = filterOf(q); err != nil {
 		return err
@@ -72,7 +77,8 @@ func (d *Dashboard) search(w http.ResponseWriter, r *http.Request) error {
 		return &refusal{http.StatusBadRequest, fmt.Sprintf("Give words to look for, at most %d bytes.", longestWords)}
 	}
 	if _, err := d.log.Incarnation(r.Context(), p.Run); errors.Is(err, eventlog.ErrNotFound) {
-		return &refusal{http.StatusNotFound, "Nothing was looked at: only the archive of the run is left, which is not searched here. `rondo trajectories export` writes its conversations into files."}
+		return &refusal{http.StatusNotFound,
+			"Nothing was looked at: only the archive of the run is left, which is not searched here. `rondo trajectories export` writes its conversations into files."}
 	}
 	b, release, err := d.folded(r)
 	if err != nil {
@@ -80,7 +86,8 @@ func (d *Dashboard) search(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer release()
 	b.mu.Lock()
-	rollouts, chosen, known := b.state.stands.older(q.Get("behind"), p.Filter.Outcome, p.Filter.match(b.state), searchRollouts)
+	rollouts, chosen, known := b.state.stands.older(q.Get("behind"), p.Filter.Outcome,
+		p.Filter.match(b.state), searchRollouts)
 	config := b.state.books.Config
 	b.mu.Unlock()
 	if !known {
@@ -101,14 +108,16 @@ func (d *Dashboard) search(w http.ResponseWriter, r *http.Request) error {
 }
 
 // look reads rollouts until a bound is reached, and answers the last one.
-func (d *Dashboard) look(ctx context.Context, p *searchPage, rollouts []books.Rollout, known *episode.Knowledge) (last string) {
+func (d *Dashboard) look(ctx context.Context, p *searchPage, rollouts []books.Rollout,
+	known *episode.Knowledge) (last string) {
 	left := int64(searchBytes)
 	for _, r := range rollouts {
 		if len(p.Finds) == searchFinds {
 			p.Stopped = fmt.Sprintf("%d finds are shown", searchFinds)
 			return last
 		}
-		t, read, err := d.conversation(ctx, p.Run, r, episode.Bounds{Bytes: max(1, min(maxTrajectory, left)), Seq: uint64(p.At), Known: known})
+		t, read, err := d.conversation(ctx, p.Run, r, episode.Bounds{Bytes: max(1, min(maxTrajectory, left)),
+			Seq: uint64(p.At), Known: known})
 		switch {
 		case errors.Is(err, episode.ErrTooLarge) && left < maxTrajectory:
 			p.Stopped = fmt.Sprintf("%s were read", size(searchBytes))
@@ -145,9 +154,10 @@ func (d *Dashboard) look(ctx context.Context, p *searchPage, rollouts []books.Ro
 	return last
 }
 
-// conversation reads what was said in a rollout, one of few at once, as pages do. Of one that has finished, a single fact names the file; what is in flight
-// is made of its chain.
-func (d *Dashboard) conversation(ctx context.Context, run string, r books.Rollout, most episode.Bounds) (*storage.Trajectory, int64, error) {
+// conversation reads what was said in a rollout, one of few at once, as pages do. Of one that has
+// finished, a single fact names the file; what is in flight is made of its chain.
+func (d *Dashboard) conversation(ctx context.Context, run string, r books.Rollout,
+	most episode.Bounds) (*storage.Trajectory, int64, error) {
 	select {
 	case d.reads <- struct{}{}:
 		defer func() { <-d.reads }()
@@ -196,7 +206,8 @@ func stated[T any](ctx context.Context, log eventlog.Reader, run string, typ eve
 	return events.Data[T](e)
 }
 
-// findIn looks for words, whatever their case, in each message by itself: in what was said and thought, and in the calls.
+// findIn looks for words, whatever their case, in each message by itself: in what was said and
+// thought, and in the calls.
 func findIn(t *storage.Trajectory, words string) (f find) {
 	words = strings.ToLower(words)
 	escaped, _ := json.Marshal(words) // as the arguments of calls have them
@@ -230,7 +241,8 @@ func textsOf(m storage.Message) []string {
 	return texts
 }
 
-// spot is where the first of some texts has one of the needles, which are in lower case; at is -1 where none has. Blanks count as they are.
+// spot is where the first of some texts has one of the needles, which are in lower case; at is -1
+// where none has. Blanks count as they are.
 func spot(texts, needles []string) (text string, at, length int) {
 	for _, text := range texts {
 		lower := strings.ToLower(text)

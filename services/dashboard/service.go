@@ -1,5 +1,7 @@
-// Package dashboard shows the plane on pages in a browser: runs with their curves and books, rollouts turn by turn, and what outlives runs. It folds
-// the log with the folds that the command line uses, and states nothing but what an operator asks for with the token. Reading takes a link, or the token.
+// Package dashboard shows the plane on pages in a browser: runs with their curves and books,
+// rollouts turn by turn, and what outlives runs. It folds the log with the folds that the
+// command line uses, and states nothing but what an operator asks for with the token. Reading
+// takes a link, or the token.
 package dashboard
 
 import (
@@ -69,7 +71,8 @@ type Dashboard struct {
 //go:embed assets templates
 var files embed.FS
 
-// New makes a dashboard that ends with the context. It shows the tokens of the built-in policy as tokenText writes them.
+// New makes a dashboard that ends with the context. It shows the tokens of the built-in policy
+// as tokenText writes them.
 func New(ctx context.Context, env pipeline.Env, access Access, tokenText func(id int32) string) (*Dashboard, error) {
 	pages, err := template.New("").Funcs(functions).ParseFS(files, "templates/*.html")
 	if err != nil {
@@ -80,11 +83,14 @@ func New(ctx context.Context, env pipeline.Env, access Access, tokenText func(id
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	d := &Dashboard{
-		ctx: ctx, log: env.Log.Reader, intake: env.Log.Submitter, nc: env.Log.Conn(), logger: env.Logger, keys: newKeys(access), shelf: newShelf(ctx, env.Log.Reader, newRunState, (*runState).apply),
+		ctx: ctx, log: env.Log.Reader, intake: env.Log.Submitter, nc: env.Log.Conn(), logger: env.Logger,
+		keys: newKeys(access), shelf: newShelf(ctx, env.Log.Reader, newRunState, (*runState).apply),
 		catalogue: newShelf(ctx, env.Log.Reader, newCatalogue, (*catalogue).apply), fleet: hear(ctx, env),
 		evals: newShelf(ctx, env.Log.Reader, evaluation.NewRecorded, (*evaluation.Recorded).Take), figures: figures,
-		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads), mux: http.NewServeMux(), pages: pages,
-		patience: patience, searchTime: searchTime, cardTime: cardTime, outages: env.Health.Outages, warm: map[string]bool{}, tokenText: tokenText, etag: `"` + rand.Text() + `"`,
+		streams: make(chan struct{}, maxStreams), reads: make(chan struct{}, maxReads),
+		mux: http.NewServeMux(), pages: pages,
+		patience: patience, searchTime: searchTime, cardTime: cardTime, outages: env.Health.Outages,
+		warm: map[string]bool{}, tokenText: tokenText, etag: `"` + rand.Text() + `"`,
 	}
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {
@@ -126,7 +132,10 @@ func (d *Dashboard) routes() map[string]func(http.ResponseWriter, *http.Request)
 		"GET /runs/{run}/rollouts/{rollout}/turns/{turn}/changes":    d.changes,
 		"POST /runs/{run}/rollouts/{rollout}/mark":                   d.comment,
 		"POST /runs/{run}/state":                                     d.act,
-		"/":                                                          func(http.ResponseWriter, *http.Request) error { return errNone },
+		"/": func(http.ResponseWriter,
+			*http.Request) error {
+			return errNone
+		},
 	}
 }
 
@@ -195,7 +204,8 @@ func (d *Dashboard) handle(show func(http.ResponseWriter, *http.Request) error) 
 			no = errNone
 		default:
 			d.logger.Error("page failed", "path", r.URL.Path, "error", err)
-			no = &refusal{http.StatusServiceUnavailable, "The log or the store cannot be read now. The dashboard's own log says why."}
+			no = &refusal{http.StatusServiceUnavailable,
+				"The log or the store cannot be read now. The dashboard's own log says why."}
 		}
 		d.refuse(w, no)
 	}
@@ -207,7 +217,8 @@ func (d *Dashboard) refuse(w http.ResponseWriter, no *refusal) {
 	if no.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	data := map[string]any{"Title": http.StatusText(no.status), "Here": "", "Text": no.text, "Again": no.status == http.StatusUnauthorized}
+	data := map[string]any{"Title": http.StatusText(no.status), "Here": "", "Text": no.text,
+		"Again": no.status == http.StatusUnauthorized}
 	if err := d.page(w, no.status, "problem", data); err != nil {
 		http.Error(w, no.text, no.status)
 	}
@@ -236,8 +247,8 @@ func (d *Dashboard) json(w http.ResponseWriter, value any) error {
 	return nil
 }
 
-// patience is how long a page waits for a run to be folded: people take no notice of so short a time. What is not folded by then is told by the page,
-// which fills itself.
+// patience is how long a page waits for a run to be folded: people take no notice of so short a
+// time. What is not folded by then is told by the page, which fills itself.
 const patience = 50 * time.Millisecond
 
 // open holds the book that a request is about, folded as far as patience allows.
@@ -252,13 +263,16 @@ func (d *Dashboard) open(r *http.Request) (b *book[runState], release func(), er
 	return b, release, err
 }
 
-// hold holds the book that a request is about as it is, and gives the sequence of the run's stream to which it should be folded.
-func (d *Dashboard) hold(r *http.Request) (b *book[runState], in eventlog.Incarnation, target uint64, release func(), err error) {
+// hold holds the book that a request is about as it is, and gives the sequence of the run's stream
+// to which it should be folded.
+func (d *Dashboard) hold(r *http.Request) (b *book[runState], in eventlog.Incarnation, target uint64,
+	release func(), err error) {
 	return holdOf(r, d.shelf, r.PathValue("run"))
 }
 
 // holdOf is hold of a book on some shelf.
-func holdOf[S any](r *http.Request, of *shelf[S], run string) (b *book[S], in eventlog.Incarnation, target uint64, release func(), err error) {
+func holdOf[S any](r *http.Request, of *shelf[S], run string) (b *book[S], in eventlog.Incarnation, target uint64,
+	release func(), err error) {
 	if !events.ValidRun(run) {
 		return nil, in, 0, nil, errNone
 	}

@@ -44,9 +44,11 @@ type shelf[S any] struct {
 	long  *lru.Cache[string, time.Time] // when the streams were created of which a book alone is above the bound
 }
 
-func newShelf[S any](ctx context.Context, log eventlog.Reader, fresh func(run string) *S, apply func(*S, events.Event) error) *shelf[S] {
+func newShelf[S any](ctx context.Context, log eventlog.Reader, fresh func(run string) *S,
+	apply func(*S, events.Event) error) *shelf[S] {
 	long, _ := lru.New[string, time.Time](maxLong) // an error is one of a size below 1
-	return &shelf[S]{ctx: ctx, log: log, fresh: fresh, apply: apply, most: maxRollouts, books: map[place]*book[S]{}, long: long}
+	return &shelf[S]{ctx: ctx, log: log, fresh: fresh, apply: apply, most: maxRollouts,
+		books: map[place]*book[S]{}, long: long}
 }
 
 // hold gives a book, as it was left, until release is called. follow lets it go on with the log.
@@ -68,8 +70,8 @@ func (s *shelf[S]) hold(run string, at uint64) (b *book[S], release func(), err 
 	return b, sync.OnceFunc(func() { s.release(b) }), nil
 }
 
-// follow lets a book that is held follow the log until nobody holds it. A page whose book has all that it shows does without, which saves the server
-// a consumer.
+// follow lets a book that is held follow the log until nobody holds it. A page whose book has all
+// that it shows does without, which saves the server a consumer.
 func (s *shelf[S]) follow(b *book[S]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +91,8 @@ func (s *shelf[S]) release(b *book[S]) {
 	}
 }
 
-// tooLong reports whether a stream's book was above the bound when it was released, so that it is not kept.
+// tooLong reports whether a stream's book was above the bound when it was
+// released, so that it is not kept.
 func (s *shelf[S]) tooLong(run string, in eventlog.Incarnation) bool {
 	created, ok := s.long.Get(run)
 	return ok && created.Equal(in.Created)
@@ -104,7 +107,8 @@ func (s *shelf[S]) size() (n int) {
 	return n
 }
 
-// tidy puts away the books that were used longest ago until the rest is within the bounds. Those that are held stay.
+// tidy puts away the books that were used longest ago until the rest is within the bounds.
+// Those that are held stay.
 func (s *shelf[S]) tidy() {
 	for {
 		var oldest place

@@ -26,7 +26,8 @@ type siblingRow struct {
 	Here        bool // it is the one beside
 }
 
-// siblingsPage shows a rollout beside another one of its group, from the first turn in which they differ.
+// siblingsPage shows a rollout beside another one of its group, from the first
+// turn in which they differ.
 type siblingsPage struct {
 	Title, Here, Run, Rollout, Task string
 	At                              int64
@@ -46,7 +47,8 @@ type besideView struct {
 	Tests []events.StageTests
 }
 
-// siblings shows what the other rollouts of a group did otherwise. Without a choice the one with the best reward is beside.
+// siblings shows what the other rollouts of a group did otherwise. Without a choice the one with
+// the best reward is beside.
 func (d *Dashboard) siblings(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
@@ -62,7 +64,8 @@ func (d *Dashboard) siblings(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := &siblingsPage{Title: "Beside " + own.Rollout.ID, Here: "runs", Run: r.PathValue("run"), Rollout: own.Rollout.ID, Task: own.Trajectory.Task, At: at, More: max(0, len(members)-maxMembers-1)}
+	p := &siblingsPage{Title: "Beside " + own.Rollout.ID, Here: "runs", Run: r.PathValue("run"),
+		Rollout: own.Rollout.ID, Task: own.Trajectory.Task, At: at, More: max(0, len(members)-maxMembers-1)}
 	said := saidBy(&own.Rollout)
 	with, beside := r.URL.Query().Get("with"), -1
 	for _, id := range members[:min(len(members), maxMembers+1)] {
@@ -108,7 +111,8 @@ func (d *Dashboard) siblings(w http.ResponseWriter, r *http.Request) error {
 	return d.page(w, http.StatusOK, "siblings", p)
 }
 
-// streamed refuses a run of which the archive alone is left: it would be read once for each rollout of the group.
+// streamed refuses a run of which the archive alone is left: it would be read once for
+// each rollout of the group.
 func (d *Dashboard) streamed(r *http.Request) error {
 	run, rollout := r.PathValue("run"), r.PathValue("rollout")
 	if !events.ValidRun(run) || !runfile.ValidToken(rollout) {
@@ -121,7 +125,8 @@ func (d *Dashboard) streamed(r *http.Request) error {
 	if _, err := d.log.RecordedConfig(r.Context(), run); err != nil {
 		return err // there is no such run
 	}
-	return &refusal{http.StatusNotFound, fmt.Sprintf("Only the archive of the run is left, whose rollouts are not compared here. `rondo explain rollout %s %s` compares them.", run, rollout)}
+	return &refusal{http.StatusNotFound,
+		fmt.Sprintf("Only the archive of the run is left, whose rollouts are not compared here. `rondo explain rollout %s %s` compares them.", run, rollout)}
 }
 
 // better reports whether a rollout has a higher reward than another one.
@@ -129,7 +134,8 @@ func better(a, b siblingRow) bool {
 	return a.Reward != nil && (b.Reward == nil || *a.Reward > *b.Reward)
 }
 
-// members are the rollouts of a group, in the order of their starts: as the run's book has them, or as many as the group was opened with.
+// members are the rollouts of a group, in the order of their starts: as the run's book has them, or
+// as many as the group was opened with.
 func (d *Dashboard) members(r *http.Request, group string) ([]string, error) {
 	b, in, target, release, err := d.hold(r)
 	if err == nil {
@@ -163,7 +169,8 @@ func (d *Dashboard) chainsOnly(r *http.Request, id string, at int64) (*episode.E
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}
-	return episode.Read(r.Context(), d.log, r.PathValue("run"), id, episode.Bounds{Seq: uint64(at), Chains: true, Known: &episode.Knowledge{}})
+	return episode.Read(r.Context(), d.log, r.PathValue("run"), id,
+		episode.Bounds{Seq: uint64(at), Chains: true, Known: &episode.Knowledge{}})
 }
 
 // saidBy has the digest of each turn of a rollout.
@@ -177,7 +184,8 @@ func saidBy(r *events.Rollout) map[int][sha256.Size]byte {
 
 // besideAt is what a rollout said in a turn, if it came so far.
 func besideAt(e *episode.Episode, turn int, run string) besideView {
-	s := besideView{ID: e.Rollout.ID, Base: fmt.Sprintf("/runs/%s/rollouts/%s", run, e.Rollout.ID), Tests: e.Rollout.GradedTests()}
+	s := besideView{ID: e.Rollout.ID, Base: fmt.Sprintf("/runs/%s/rollouts/%s", run, e.Rollout.ID),
+		Tests: e.Rollout.GradedTests()}
 	if e.Rollout.Scored != nil {
 		s.Reward = &e.Rollout.Scored.Reward
 	}
@@ -210,5 +218,6 @@ func spreadOf(rows []rolloutRow) *spread {
 		return nil
 	}
 	slices.Sort(rewards)
-	return &spread{Scored: len(rewards), Values: len(slices.Compact(slices.Clone(rewards))), Low: rewards[0], High: rewards[len(rewards)-1], Strip: spark(rewards)}
+	return &spread{Scored: len(rewards), Values: len(slices.Compact(slices.Clone(rewards))), Low: rewards[0],
+		High: rewards[len(rewards)-1], Strip: spark(rewards)}
 }

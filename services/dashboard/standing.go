@@ -8,8 +8,9 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// standing counts where the rollouts of a run are. The books can say it of each rollout at any time; asked for all of them they take time that grows
-// with the run, and a page must not. So an event moves the rollouts that it is about from one count to another, and no page counts anything.
+// standing counts where the rollouts of a run are. The books can say it of each rollout at any
+// time; asked for all of them they take time that grows with the run, and a page must not. So an
+// event moves the rollouts that it is about from one count to another, and no page counts anything.
 type standing struct {
 	books    *books.Run
 	place    map[string]int // rollouts → their place in the order of starts
@@ -152,7 +153,8 @@ func (s *standing) feedsOf(feed string) []*side {
 	return nil
 }
 
-// list takes up the feeds of the run, and counts all rollouts on a side that is new: that is seldom more than at the opening.
+// list takes up the feeds of the run, and counts all rollouts on a side that is new: that is seldom
+// more than at the opening.
 func (s *standing) list() {
 	old := s.feeds
 	s.feeds = nil
@@ -161,7 +163,8 @@ func (s *standing) list() {
 			s.feeds = append(s.feeds, old[i])
 			continue
 		}
-		f := &side{Balance: books.Balance{Feed: feed, Steps: len(s.books.Batches(feed)), Consumed: s.books.Consumed(feed)}}
+		f := &side{Balance: books.Balance{Feed: feed, Steps: len(s.books.Batches(feed)),
+			Consumed: s.books.Consumed(feed)}}
 		for r := range s.books.All() {
 			f.start(s.books.Entry(feed, r.ID), r.Task)
 			if r.Invalidated {
@@ -194,7 +197,10 @@ func (f *side) add(e books.Entry, task string, n int) {
 
 // addTo counts on the row of a key. A row that has no rollout any more is taken out.
 func addTo(rows []*books.Row, key string, o books.Outcome, n int) []*books.Row {
-	i, found := slices.BinarySearchFunc(rows, key, func(r *books.Row, key string) int { return strings.Compare(r.Key, key) })
+	i, found := slices.BinarySearchFunc(rows, key, func(r *books.Row,
+		key string) int {
+		return strings.Compare(r.Key, key)
+	})
 	if !found {
 		rows = slices.Insert(rows, i, &books.Row{Key: key})
 	}
@@ -221,9 +227,11 @@ func byCount(counts map[string]int) (list []counted) {
 	return list
 }
 
-// chosen lists a page of the rollouts that have an outcome on the first side, the newest first; "" is any. from and to give the rows of the page
-// when they are told how many there are. A match that is asked of each rollout takes time that grows with the run, and nil is none.
-func (s *standing) chosen(outcome books.Outcome, match func(books.Rollout) bool, page func(rows int) (from, to int, err error)) (rollouts []books.Rollout, err error) {
+// chosen lists a page of the rollouts that have an outcome on the first side, the newest first; ""
+// is any. from and to give the rows of the page when they are told how many there are. A match that
+// is asked of each rollout takes time that grows with the run, and nil is none.
+func (s *standing) chosen(outcome books.Outcome, match func(books.Rollout) bool,
+	page func(rows int) (from, to int, err error)) (rollouts []books.Rollout, err error) {
 	if outcome != "" && len(s.feeds) == 0 {
 		match = func(books.Rollout) bool { return false }
 	}
@@ -256,9 +264,10 @@ func (s *standing) chosen(outcome books.Outcome, match func(books.Rollout) bool,
 	return rollouts, nil
 }
 
-// older lists the rollouts that are chosen and older than one, the newest first, and counts them all; "" is older than none. known is false where there is
-// no such rollout.
-func (s *standing) older(than string, outcome books.Outcome, match func(books.Rollout) bool, most int) (rollouts []books.Rollout, all int, known bool) {
+// older lists the rollouts that are chosen and older than one, the newest first, and counts them
+// all; "" is older than none. known is false where there is no such rollout.
+func (s *standing) older(than string, outcome books.Outcome, match func(books.Rollout) bool,
+	most int) (rollouts []books.Rollout, all int, known bool) {
 	known = than == ""
 	for at := len(s.seen) - 1; at >= 0; at-- {
 		r := s.books.RolloutAt(at)

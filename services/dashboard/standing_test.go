@@ -46,7 +46,8 @@ func (s *runState) same(t *testing.T, e events.Event) {
 	}
 }
 
-// TestStandingOfRecordedRuns: behind each event of recorded runs, the counts are those of the books.
+// TestStandingOfRecordedRuns: behind each event of recorded runs, the
+// counts are those of the books.
 func TestStandingOfRecordedRuns(t *testing.T) {
 	paths, err := filepath.Glob("../../tests/golden/testdata/*.zip")
 	if err != nil || len(paths) == 0 {
@@ -70,8 +71,9 @@ func TestStandingOfRecordedRuns(t *testing.T) {
 	}
 }
 
-// TestStandingOfAnyRun: whatever happens in whatever order, the counts are those of the books: also masks, drops that race with batches, rewinds, feeds
-// that no configuration names, and invalidations.
+// TestStandingOfAnyRun: whatever happens in whatever order, the counts are those of the
+// books: also masks, drops that race with batches, rewinds, feeds that no configuration
+// names, and invalidations.
 func TestStandingOfAnyRun(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -93,22 +95,30 @@ func TestStandingOfAnyRun(t *testing.T) {
 			switch rng.IntN(11) {
 			case 0, 1, 2:
 				happen(events.GroupOpenedType, group, events.GroupOpened{Task: "a", Size: 3})
-				happen(events.RolloutStartedType, rollout, events.RolloutStarted{Group: group, Task: []string{"a", "b"}[rng.IntN(2)]})
+				happen(events.RolloutStartedType, rollout,
+					events.RolloutStarted{Group: group, Task: []string{"a", "b"}[rng.IntN(2)]})
 			case 3:
-				happen(events.RolloutFinishedType, rollout, events.RolloutFinished{StopReason: []string{"finished", "max_turns"}[rng.IntN(2)]})
+				happen(events.RolloutFinishedType, rollout,
+					events.RolloutFinished{StopReason: []string{"finished", "max_turns"}[rng.IntN(2)]})
 			case 4:
-				happen(events.RolloutScoredType, rollout, events.RolloutScored{Reward: 1, Forfeit: []*events.Forfeit{nil, {Class: "timeout"}}[rng.IntN(2)]})
+				happen(events.RolloutScoredType, rollout,
+					events.RolloutScored{Reward: 1, Forfeit: []*events.Forfeit{nil, {Class: "timeout"}}[rng.IntN(2)]})
 			case 5:
-				happen(events.RolloutFailedType, rollout, events.RolloutFailed{Stage: events.StageTools, Class: []string{"x", "y"}[rng.IntN(2)]})
+				happen(events.RolloutFailedType, rollout,
+					events.RolloutFailed{Stage: events.StageTools, Class: []string{"x", "y"}[rng.IntN(2)]})
 			case 6:
-				happen(events.GroupCompletedType, group, events.GroupCompleted{Members: []events.Member{{Rollout: rollout, Failed: rng.IntN(2) == 0}}})
+				happen(events.GroupCompletedType, group,
+					events.GroupCompleted{Members: []events.Member{{Rollout: rollout, Failed: rng.IntN(2) == 0}}})
 			case 7:
-				happen(events.GroupDroppedType, group, events.GroupDropped{Feed: feed, Reason: []string{events.DropStale, "filtered"}[rng.IntN(2)]})
+				happen(events.GroupDroppedType, group,
+					events.GroupDropped{Feed: feed, Reason: []string{events.DropStale, "filtered"}[rng.IntN(2)]})
 			case 8:
 				steps[feed]++
-				happen(events.BatchReadyType, feed, events.BatchReady{Step: steps[feed], Groups: []string{group}, Rollouts: []string{rollout}, Masked: map[string]string{events.RolloutID(group, 2): "long"}})
+				happen(events.BatchReadyType, feed, events.BatchReady{Step: steps[feed], Groups: []string{group},
+					Rollouts: []string{rollout}, Masked: map[string]string{events.RolloutID(group, 2): "long"}})
 			case 9:
-				happen([]events.Type{events.BatchConsumedType, events.BatchRewoundType}[rng.IntN(2)], feed, map[string]int64{"step": rng.Int64N(steps[feed] + 1), "to_step": rng.Int64N(steps[feed] + 1)})
+				happen([]events.Type{events.BatchConsumedType, events.BatchRewoundType}[rng.IntN(2)], feed,
+					map[string]int64{"step": rng.Int64N(steps[feed] + 1), "to_step": rng.Int64N(steps[feed] + 1)})
 			case 10:
 				happen(events.RolloutInvalidatedType, rollout, events.RolloutInvalidated{Reason: "r"})
 			}
@@ -116,7 +126,8 @@ func TestStandingOfAnyRun(t *testing.T) {
 	}
 }
 
-// TestChosenRollouts: a page has the rollouts of an outcome, the newest first, as many as there are.
+// TestChosenRollouts: a page has the rollouts of an outcome, the newest
+// first, as many as there are.
 func TestChosenRollouts(t *testing.T) {
 	d := newDesk(t)
 	b := newBulk(t, d.log, "live")
@@ -139,7 +150,8 @@ func TestChosenRollouts(t *testing.T) {
 		}
 		for from := 0; ; from += 7 {
 			all := 0
-			some, err := s.stands.chosen(outcome, nil, func(rows int) (int, int, error) { all = rows; return from, min(from+7, rows), nil })
+			some, err := s.stands.chosen(outcome, nil,
+				func(rows int) (int, int, error) { all = rows; return from, min(from+7, rows), nil })
 			if err != nil || all != len(want) {
 				t.Fatalf("%q: %d rows, want %d, %v", outcome, all, len(want), err)
 			}
@@ -158,7 +170,8 @@ func TestChosenRollouts(t *testing.T) {
 
 // TestLinesAreTheSame: a text that is a line already is left as it is, and no other.
 func TestLinesAreTheSame(t *testing.T) {
-	for _, text := range append([]string{"", " ", "a", " a", "a ", "a b", "a  b", "a\tb", "ä", "a\x7f", "task-001", strings.Repeat("a", 300), strings.Repeat("a", 301)}, evils...) {
+	for _, text := range append([]string{"", " ", "a", " a", "a ", "a b", "a  b", "a\tb", "ä", "a\x7f", "task-001",
+		strings.Repeat("a", 300), strings.Repeat("a", 301)}, evils...) {
 		want := strings.Join(strings.Fields(clip(text, 300)), " ")
 		if got := line(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

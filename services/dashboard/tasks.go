@@ -32,12 +32,14 @@ func (d *Dashboard) tasks(w http.ResponseWriter, r *http.Request) error {
 		counts[row.Remark]++
 	}
 	var remarks []choice
-	for _, name := range []string{"", books.RemarkNoSignal, books.RemarkUnsolved, books.RemarkSolved, books.RemarkFails, books.RemarkUntried} {
+	for _, name := range []string{"", books.RemarkNoSignal, books.RemarkUnsolved, books.RemarkSolved,
+		books.RemarkFails, books.RemarkUntried} {
 		n := counts[name]
 		if name == "" {
 			n = len(rows)
 		}
-		remarks = append(remarks, choice{fmt.Sprintf("%s: %d", cmp.Or(name, "all"), n), address(r, "remark", name, "page", ""), name == only})
+		remarks = append(remarks, choice{fmt.Sprintf("%s: %d", cmp.Or(name, "all"), n),
+			address(r, "remark", name, "page", ""), name == only})
 	}
 	if only != "" {
 		if !slices.ContainsFunc(remarks, func(c choice) bool { return c.Here }) {

@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// clean makes control characters of models and tools visible, so that they steer neither the page nor the direction of its text.
+// clean makes control characters of models and tools visible, so that they steer neither the page
+// nor the direction of its text.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -38,7 +39,8 @@ func clip(text string, most int) string {
 	return part
 }
 
-// cut is a part of a text that begins at a byte and has at most so many, clean. A character that a part's end would cut is the part's; more follows or not.
+// cut is a part of a text that begins at a byte and has at most so many, clean. A character that a
+// part's end would cut is the part's; more follows or not.
 func cut(text string, from, most int) (part string, more bool) {
 	from = max(0, min(from, len(text)))
 	for n := 1; n < utf8.UTFMax && from < len(text) && !utf8.RuneStart(text[from]); n++ {
@@ -51,7 +53,8 @@ func cut(text string, from, most int) (part string, more bool) {
 	return clean(text[from:to]), to < len(text)
 }
 
-// plain reports whether a text is such a line already, as names mostly are: a page has hundreds of them.
+// plain reports whether a text is such a line already, as names mostly are: a
+// page has hundreds of them.
 func plain(text string) bool {
 	if len(text) > 300 {
 		return false

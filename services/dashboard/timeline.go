@@ -31,19 +31,22 @@ type bar struct {
 	from, to    time.Time
 }
 
-// timelineOf lays the work of a rollout out; nil where no times are known. Calls that ran beside each other stand below each other.
+// timelineOf lays the work of a rollout out; nil where no times are known. Calls that ran beside
+// each other stand below each other.
 func timelineOf(e *episode.Episode) *timeline {
 	t := &timeline{Width: timelineWidth}
 	for _, m := range e.Trajectory.Messages {
 		if m.Role == "assistant" && !m.StartedAt.IsZero() && int(m.Turn) >= e.Rollout.Copied {
-			t.add(bar{Kind: "model", Title: fmt.Sprintf("turn %d: model, %s", m.Turn, span(m.Duration)), from: m.StartedAt, to: m.StartedAt.Add(m.Duration)})
+			t.add(bar{Kind: "model", Title: fmt.Sprintf("turn %d: model, %s", m.Turn, span(m.Duration)),
+				from: m.StartedAt, to: m.StartedAt.Add(m.Duration)})
 		}
 	}
 	var ends []time.Time // of the last bar in each row of tools
 	for turn := range len(e.Rollout.Turns) {
 		for _, r := range e.Rollout.Tools.Answer(turn).Results {
 			took := time.Duration(r.DurationMS * float64(time.Millisecond))
-			b := bar{Kind: "tool", Title: fmt.Sprintf("turn %d: %s, %s", turn, line(r.Name), span(took)), from: r.StartedAt, to: r.StartedAt.Add(took)}
+			b := bar{Kind: "tool", Title: fmt.Sprintf("turn %d: %s, %s", turn, line(r.Name), span(took)),
+				from: r.StartedAt, to: r.StartedAt.Add(took)}
 			if r.Error || r.ExitCode != nil && *r.ExitCode != 0 {
 				b.Kind = "failed"
 			}
@@ -63,7 +66,8 @@ func timelineOf(e *episode.Episode) *timeline {
 	}
 	if s := e.Rollout.Scored; s != nil && !e.ScoredAt.IsZero() {
 		took := time.Duration(s.DurationMS * float64(time.Millisecond))
-		t.add(bar{Kind: "verifier", Title: "verifier, " + span(took), Row: len(ends) + 1, from: e.ScoredAt.Add(-took), to: e.ScoredAt})
+		t.add(bar{Kind: "verifier", Title: "verifier, " + span(took), Row: len(ends) + 1,
+			from: e.ScoredAt.Add(-took), to: e.ScoredAt})
 	}
 	if len(t.Bars) == 0 {
 		return nil

@@ -20,7 +20,8 @@ type token struct {
 	Likely  string // a class of the style sheet
 }
 
-// tokens shows the tokens of one message. Only those of the built-in policy have texts: of other vocabularies nothing is known but the ids.
+// tokens shows the tokens of one message. Only those of the built-in policy have texts: of other
+// vocabularies nothing is known but the ids.
 func (d *Dashboard) tokens(w http.ResponseWriter, r *http.Request) error {
 	e, m, err := d.one(r)
 	if err != nil {
@@ -45,11 +46,13 @@ func (d *Dashboard) tokens(w http.ResponseWriter, r *http.Request) error {
 		}
 		list = append(list, t)
 	}
-	return d.page(w, http.StatusOK, "tokens", map[string]any{"Title": fmt.Sprintf("Tokens of turn %d", m.Turn), "Here": "runs", "Run": r.PathValue("run"), "Rollout": e.Rollout.ID,
+	return d.page(w, http.StatusOK, "tokens", map[string]any{"Title": fmt.Sprintf("Tokens of turn %d", m.Turn),
+		"Here": "runs", "Run": r.PathValue("run"), "Rollout": e.Rollout.ID,
 		"Turn": m.Turn, "Tokens": list, "Pager": p, "First": p.From, "Masked": line(masked)})
 }
 
-// maskedBy is the rule for which the run does not train on a turn, "" for none. Of a rollout without a trajectory file the turns say it.
+// maskedBy is the rule for which the run does not train on a turn, "" for none. Of a rollout
+// without a trajectory file the turns say it.
 func maskedBy(e *episode.Episode, m storage.Message) string {
 	if m.Role != "assistant" {
 		return ""

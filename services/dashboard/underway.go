@@ -20,7 +20,8 @@ type underWay struct {
 // lastTokens bounds the tokens of an answer under way that are shown.
 const lastTokens = 200
 
-// underWayOf is nil where no piece of the next answer is on the log, or where it will not be gone on with.
+// underWayOf is nil where no piece of the next answer is on the log, or where it
+// will not be gone on with.
 func (d *Dashboard) underWayOf(e *episode.Episode) *underWay {
 	r := &e.Rollout
 	if r.UnderWay == nil || r.Finished != nil || r.Failed != nil {

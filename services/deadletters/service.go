@@ -1,5 +1,6 @@
-// Package deadletters is the dead letters service. It records messages that will not be delivered again as facts: a dead letter in the catalogue
-// and, where the message was a rollout's work item, the rollout's terminal failure.
+// Package deadletters is the dead letters service. It records messages that will not be delivered
+// again as facts: a dead letter in the catalogue and, where the message was a rollout's work item,
+// the rollout's terminal failure.
 package deadletters
 
 import (
@@ -22,12 +23,13 @@ import (
 // slots: dead letters are rare.
 const slots = 2
 
-// behindFor is how long after an advisory the message that it is of is waited for, where the run's leader does not have it: it may be behind the server that
-// gave the message up. Later the run was rolled back, and nobody has it.
+// behindFor is how long after an advisory the message that it is of is waited for, where the run's
+// leader does not have it: it may be behind the server that gave the message up. Later the run was
+// rolled back, and nobody has it.
 const behindFor = 10 * time.Minute
 
-// Service consumes the server's max-deliveries and termination advisories, and emits dead_lettered and
-// rollout_failed.
+// Service consumes the server's max-deliveries and termination advisories, and emits
+// dead_lettered and rollout_failed.
 type Service struct {
 	store storage.Store
 	js    jetstream.JetStream
@@ -78,8 +80,8 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	}
 	switch {
 	case errors.Is(err, eventlog.ErrNotFound), errors.Is(err, events.ErrMalformed), errors.Is(err, events.ErrSubject):
-		// The run is gone, or what is there is no event: nobody waits for it. Or the rollout's chain has a link that is none, behind
-		// which nobody can state anything.
+		// The run is gone, or what is there is no event: nobody waits for it. Or the rollout's
+		// chain has a link that is none, behind which nobody can state anything.
 	case err != nil:
 		return nil, err
 	}
@@ -87,9 +89,11 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	return append(facts, recorded...), err
 }
 
-// recordSubmission records a submission after its last delivery, and deletes it from the intake's stream when the dead letter is on the log: a
-// work queue keeps a message that nobody acknowledges for ever.
-func (s *Service) recordSubmission(ctx context.Context, m pipeline.Message, a advisory, letter events.DeadLettered) ([]events.Event, error) {
+// recordSubmission records a submission after its last delivery, and deletes it from the
+// intake's stream when the dead letter is on the log: a work queue keeps a message that
+// nobody acknowledges for ever.
+func (s *Service) recordSubmission(ctx context.Context, m pipeline.Message, a advisory,
+	letter events.DeadLettered) ([]events.Event, error) {
 	submissions, err := s.js.Stream(ctx, events.IntakeStream)
 	if err != nil {
 		return nil, fmt.Errorf("look up the intake's stream: %w", err)
@@ -138,7 +142,8 @@ func failRollout(ctx context.Context, log eventlog.Reader, e events.Event, a adv
 // stage is the part of the pipeline that a consumer belongs to.
 func stage(consumer string) string {
 	for name, stage := range map[string]string{
-		topology.Generator: events.StageGenerator, topology.ToolRunner: events.StageTools, topology.Scorer: events.StageScorer,
+		topology.Generator: events.StageGenerator, topology.ToolRunner: events.StageTools,
+		topology.Scorer:      events.StageScorer,
 		topology.Environment: events.StageEnvironment,
 	} {
 		if strings.HasPrefix(consumer, name+"-") {
@@ -148,9 +153,11 @@ func stage(consumer string) string {
 	return consumer
 }
 
-// record appends the dead letter, unless an earlier delivery of the advisory did: there is one for each message and consumer.
+// record appends the dead letter, unless an earlier delivery of the advisory did: there is one for
+// each message and consumer.
 func record(ctx context.Context, m pipeline.Message, a advisory, letter events.DeadLettered) ([]events.Event, error) {
-	fact, err := events.New(events.Catalogue, events.DeadLetteredType, a.Stream, fmt.Sprintf("%s-%d", a.Consumer, a.Sequence), letter)
+	fact, err := events.New(events.Catalogue, events.DeadLetteredType, a.Stream,
+		fmt.Sprintf("%s-%d", a.Consumer, a.Sequence), letter)
 	if err != nil {
 		return nil, err
 	}

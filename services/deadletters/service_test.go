@@ -90,24 +90,28 @@ func TestTerminatedWorkFailsItsRollout(t *testing.T) {
 	log := house(t)
 	terminate(t, consumer(t, log, topology.Generator, 0), "the handler panicked: poison")
 	letter := letters(t, log, "RONDO_r", 1)[0]
-	if letter.Consumer != "generator-started-v1" || letter.Subject != "rondo.v1.r.rollout."+rollout+".started" || letter.Reason != "the handler panicked: poison" {
+	if letter.Consumer != "generator-started-v1" || letter.Subject != "rondo.v1.r.rollout."+rollout+".started" ||
+		letter.Reason != "the handler panicked: poison" {
 		t.Errorf("the dead letter is %+v", letter)
 	}
 	failed := servicetest.WaitData[events.RolloutFailed](t, log, "r", events.RolloutFailedType, rollout)
-	if failed.Stage != events.StageGenerator || failed.Class != events.ClassInternal || failed.Message != letter.Reason {
+	if failed.Stage != events.StageGenerator || failed.Class != events.ClassInternal ||
+		failed.Message != letter.Reason {
 		t.Errorf("failed as %+v", failed)
 	}
 }
 
 func TestExhaustedDeliveriesFailTheRollout(t *testing.T) {
 	log := house(t)
-	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, rollout, "0", events.RolloutFinished{Task: "a"}))
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, rollout,
+		"0", events.RolloutFinished{Task: "a"}))
 	exhaust(t, consumer(t, log, topology.Scorer, 0))
 	letter := letters(t, log, "RONDO_r", 1)[0]
 	if letter.Consumer != "scorer-v1" || letter.Reason != "given up after 20 deliveries" {
 		t.Errorf("the dead letter is %+v", letter)
 	}
-	if failed := servicetest.WaitData[events.RolloutFailed](t, log, "r", events.RolloutFailedType, rollout); failed.Stage != events.StageScorer {
+	if failed := servicetest.WaitData[events.RolloutFailed](t, log, "r", events.RolloutFailedType,
+		rollout); failed.Stage != events.StageScorer {
 		t.Errorf("failed as %+v", failed)
 	}
 }
@@ -116,7 +120,8 @@ func TestExhaustedDeliveriesFailTheRollout(t *testing.T) {
 func TestRolloutThatWentOn(t *testing.T) {
 	log := house(t)
 	c := consumer(t, log, topology.Generator, 0)
-	turn := servicetest.Event(t, "r", events.TurnSampledType, rollout, "0", events.TurnSampled{ToolCalls: []events.ToolCall{{ID: "c"}}})
+	turn := servicetest.Event(t, "r", events.TurnSampledType, rollout,
+		"0", events.TurnSampled{ToolCalls: []events.ToolCall{{ID: "c"}}})
 	turn.Route = "pool-shell"
 	servicetest.Append(t, log, turn)
 	terminate(t, c, "too late")
@@ -126,19 +131,22 @@ func TestRolloutThatWentOn(t *testing.T) {
 	}
 }
 
-// TestEpisodeThatWasNotEnded fails: its last turn is on the log, and nobody writes the trajectory any more.
+// TestEpisodeThatWasNotEnded fails: its last turn is on the log, and nobody writes
+// the trajectory any more.
 func TestEpisodeThatWasNotEnded(t *testing.T) {
 	log := house(t)
 	c := consumer(t, log, topology.Generator, 0)
 	last := servicetest.Event(t, "r", events.TurnSampledType, rollout, "0", events.TurnSampled{})
 	last.Route = runfile.RouteFinal
 	servicetest.Append(t, log, last)
-	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutAnnotatedType, rollout, "n", events.RolloutAnnotated{Text: "hm"}))
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutAnnotatedType, rollout,
+		"n", events.RolloutAnnotated{Text: "hm"}))
 	terminate(t, c, "the store is full")
 	servicetest.Wait(t, log, "r", events.RolloutFailedType, rollout, 1)
 }
 
-// TestUndeliverableSubmission is kept in the dead letter and deleted from the intake's stream, which would hold it for ever.
+// TestUndeliverableSubmission is kept in the dead letter and deleted from the intake's stream,
+// which would hold it for ever.
 func TestUndeliverableSubmission(t *testing.T) {
 	log := house(t)
 	body := []byte(`{"step":1}`)
@@ -171,8 +179,8 @@ func TestUndeliverableSubmission(t *testing.T) {
 	})
 }
 
-// TestAdvisoriesThatMeanNothing are of other applications, of runs that are gone, of other kinds of work, or no
-// advisories; none of them holds up the others.
+// TestAdvisoriesThatMeanNothing are of other applications, of runs that are gone, of other kinds of
+// work, or no advisories; none of them holds up the others.
 func TestAdvisoriesThatMeanNothing(t *testing.T) {
 	log := house(t)
 	s := &Service{store: log.Store(), js: log.JetStream()}
@@ -225,7 +233,8 @@ func TestAdvisoryTwice(t *testing.T) {
 	}
 	s := &Service{store: log.Store(), js: log.JetStream()}
 	for range 2 {
-		if _, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Subject: advisory.Subject, Data: advisory.Data, Time: advisory.Time}); err != nil {
+		if _, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Subject: advisory.Subject,
+			Data: advisory.Data, Time: advisory.Time}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -237,8 +246,8 @@ func TestAdvisoryTwice(t *testing.T) {
 	}
 }
 
-// TestAdvisoryIsAheadOfTheLeader: in a cluster the server that gave a message up may have an event that the leader of its stream does not have yet. Its rollout
-// fails all the same.
+// TestAdvisoryIsAheadOfTheLeader: in a cluster the server that gave a message up may have an event
+// that the leader of its stream does not have yet. Its rollout fails all the same.
 func TestAdvisoryIsAheadOfTheLeader(t *testing.T) {
 	t.Parallel()
 	log := natstest.Cluster(t, 3).Log(t)
@@ -249,7 +258,8 @@ func TestAdvisoryIsAheadOfTheLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	advisory := fmt.Sprintf(`{"stream":"RONDO_r","consumer":"generator-v1","stream_seq":%d,"reason":"it panicked"}`, in.LastSeq+1)
+	advisory := fmt.Sprintf(`{"stream":"RONDO_r","consumer":"generator-v1","stream_seq":%d,"reason":"it panicked"}`,
+		in.LastSeq+1)
 	asked, err := log.Conn().SubscribeSync("$JS.API.STREAM.INFO." + events.RunStream("r"))
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +275,8 @@ func TestAdvisoryIsAheadOfTheLeader(t *testing.T) {
 		t.Error("nobody asked how far the leader has come:", err)
 	}
 	servicetest.StartRollout(t, log, "r", events.RolloutID(events.GroupID(1), 0), "a")
-	if err := <-done; err != nil || len(facts) != 2 || facts[0].Type != events.RolloutFailedType || facts[1].Type != events.DeadLetteredType {
+	if err := <-done; err != nil || len(facts) != 2 || facts[0].Type != events.RolloutFailedType ||
+		facts[1].Type != events.DeadLetteredType {
 		t.Errorf("facts %v, %v", servicetest.IDs(facts), err)
 	}
 }

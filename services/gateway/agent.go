@@ -55,7 +55,8 @@ func (g *Gateway) Agent(run, id string) *Agent {
 		a.mux.HandleFunc("POST "+path, g.handler("agent POST "+path, d, enter, call))
 	}
 	for path, d := range map[string]dialects.Dialect{
-		"/v1/chat/completions": dialects.Chat{}, "/v1/responses": dialects.Responses{}, "/v1/messages": dialects.Messages{},
+		"/v1/chat/completions": dialects.Chat{}, "/v1/responses": dialects.Responses{},
+		"/v1/messages": dialects.Messages{},
 	} {
 		talk(path, d, func(w *stream, r *http.Request, t *tenant) error { return g.call(w, r, t, d) })
 	}
@@ -66,7 +67,8 @@ func (g *Gateway) Agent(run, id string) *Agent {
 	a.mux.HandleFunc("/", g.handler("agent /", dialects.Chat{}, enter,
 		func(_ *stream, r *http.Request, _ *tenant) error {
 			err := problem(http.StatusNotFound, "not_found",
-				"no %s %.200s here: an agent has its model, at /v1/chat/completions, /v1/responses, /v1/messages, /v1beta/models and /v1/models", r.Method, r.URL.Path)
+				"no %s %.200s here: an agent has its model, at /v1/chat/completions, /v1/responses, /v1/messages, /v1beta/models and /v1/models",
+				r.Method, r.URL.Path)
 			a.heard(r.Context(), err)
 			return err
 		}))
@@ -80,9 +82,10 @@ func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeH
 // its rollout.
 func (a *Agent) End() <-chan struct{} { return a.end }
 
-// Ended is what is known of the end of an agent that ended with a code: how often it has asked, why
-// it must end, and what the machine failed behind the last turn. A count that failed, or another model
-// than the policy, says something of the end only where that is a bad one of the agent's own, or there is no turn.
+// Ended is what is known of the end of an agent that ended with a code: how often it has asked,
+// why it must end, and what the machine failed behind the last turn. A count that failed, or
+// another model than the policy, says something of the end only where that is a bad one of the
+// agent's own, or there is no turn.
 func (a *Agent) Ended(code int) (events.AgentEnded, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,8 +139,9 @@ func (a *Agent) waits() (done func()) {
 	})
 }
 
-// counts notes that a request to count waits, until done is called. All of them together stop the
-// agent's clock for countTime at most for each recorded turn, and once more: it could stop it for ever.
+// counts notes that a request to count waits, until done is called. All of them
+// together stop the agent's clock for countTime at most for each recorded turn, and
+// once more: it could stop it for ever.
 func (a *Agent) counts() (done func()) {
 	if a == nil {
 		return func() {}
@@ -170,8 +174,8 @@ func (a *Agent) knows(r *events.Rollout) bool {
 	return len(r.Turns) == a.turns && r.Restarts == a.restarts
 }
 
-// mayRecord refuses a turn where another agent has made some, or was started: the runner of this one
-// was taken for dead. Of no agent anything goes.
+// mayRecord refuses a turn where another agent has made some, or was started: the runner of this
+// one was taken for dead. Of no agent anything goes.
 func (a *Agent) mayRecord(ro *rollout) error {
 	if a == nil {
 		return nil
@@ -203,8 +207,8 @@ func (a *Agent) recorded(turn events.TurnSampled) {
 	a.fail(nil)
 }
 
-// fail notes what the machine failed last, nil where it answers. Who has lost the rollout to another
-// agent does not get it back. The caller holds mu.
+// fail notes what the machine failed last, nil where it answers. Who has lost the rollout to
+// another agent does not get it back. The caller holds mu.
 func (a *Agent) fail(err error) {
 	a.miscount = nil
 	if !errors.Is(a.failed, events.ErrElsewhere) {
@@ -212,7 +216,8 @@ func (a *Agent) fail(err error) {
 	}
 }
 
-// heard notes what became of a request of the model, of no agent nothing. One whose client left before the answer became nothing.
+// heard notes what became of a request of the model, of no agent nothing. One whose client left
+// before the answer became nothing.
 func (a *Agent) heard(ctx context.Context, err error) {
 	if a == nil {
 		return
@@ -248,8 +253,8 @@ func (a *Agent) heard(ctx context.Context, err error) {
 	}
 }
 
-// otherFailed is what another model than the policy failed, or refused: whatever it is, an agent that
-// ends badly for it has not done so by the policy's doing.
+// otherFailed is what another model than the policy failed, or refused: whatever it is, an agent
+// that ends badly for it has not done so by the policy's doing.
 type otherFailed struct{ error }
 
 func (e otherFailed) Unwrap() error { return e.error }
@@ -267,7 +272,8 @@ func (a *Agent) heardCount(ctx context.Context, err error) {
 // ofMachine reports whether an error is a failure of the machine, and not of who asked.
 func ofMachine(err error) bool {
 	var p *refusal
-	return !errors.As(err, &p) || p.status >= http.StatusInternalServerError || p.status == http.StatusTooManyRequests && p.code != ownCounts
+	return !errors.As(err, &p) || p.status >= http.StatusInternalServerError ||
+		p.status == http.StatusTooManyRequests && p.code != ownCounts
 }
 
 // clipped keeps a refusal that quotes a server at a bounded size.

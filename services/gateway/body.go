@@ -13,9 +13,10 @@ import (
 	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
 
-// The memory of all requests that are read or under way, in bytes, and that of one: its text, and what becomes of it. A value in it costs
-// perValue beside its text, which is there perByte times more: as the client's words, as the log's, and as the request to the server.
-// What may be an image is there perPixels times more: read, and written anew.
+// The memory of all requests that are read or under way, in bytes, and that of one: its text, and
+// what becomes of it. A value in it costs perValue beside its text, which is there perByte times
+// more: as the client's words, as the log's, and as the request to the server. What may be an image
+// is there perPixels times more: read, and written anew.
 const (
 	requestsMemory = 384 << 20
 	requestMemory  = 224 << 20
@@ -50,20 +51,26 @@ func unread(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &large):
-		return problem(http.StatusRequestEntityTooLarge, "too_large", "the request is larger than %d bytes", large.Limit)
+		return problem(http.StatusRequestEntityTooLarge, "too_large",
+			"the request is larger than %d bytes", large.Limit)
 	case errors.Is(err, memory.ErrTooLarge):
-		return problem(http.StatusRequestEntityTooLarge, "too_large", "the request takes more than %d MiB of memory: it has too many values or images for its size", requestMemory>>20)
+		return problem(http.StatusRequestEntityTooLarge, "too_large",
+			"the request takes more than %d MiB of memory: it has too many values or images for its size",
+			requestMemory>>20)
 	case errors.Is(err, memory.ErrSpent):
-		return &refusal{status: http.StatusServiceUnavailable, code: "overloaded", message: "the memory for requests is spent: try again", after: time.Second}
+		return &refusal{status: http.StatusServiceUnavailable, code: "overloaded",
+			message: "the memory for requests is spent: try again", after: time.Second}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return problem(http.StatusRequestTimeout, "timeout", "the request did not come in time: %s without a byte, or %s for all of it", idleTime, bodyTime)
+		return problem(http.StatusRequestTimeout, "timeout",
+			"the request did not come in time: %s without a byte, or %s for all of it", idleTime, bodyTime)
 	}
 	return problem(http.StatusBadRequest, "invalid_request_error", "read the request: %v", err)
 }
 
 // decode reads a request that is there, when there is memory for what it becomes.
 func decode(ctx context.Context, share *memory.Share, d dialects.Dialect, text []byte) (*ask, error) {
-	if err := share.Grow(ctx, perByte*int64(len(text))+perValue*memory.Values(text)+perPixels*base64Bytes(text)); err != nil {
+	if err := share.Grow(ctx, perByte*int64(len(text))+perValue*memory.Values(text)+
+		perPixels*base64Bytes(text)); err != nil {
 		return nil, unread(err)
 	}
 	read, err := d.Read(text)
@@ -96,12 +103,14 @@ func decode(ctx context.Context, share *memory.Share, d dialects.Dialect, text [
 // leastImage is the length in Base64 below which images cost nothing beside the rest.
 const leastImage = 1 << 10
 
-// base64Bytes counts those of a JSON text that may be images, however they are escaped, without reading it.
+// base64Bytes counts those of a JSON text that may be images, however they are
+// escaped, without reading it.
 func base64Bytes(text []byte) (n int64) {
 	run := int64(0)
 	for _, b := range text {
 		switch {
-		case b >= 'a' && b <= 'z', b >= 'A' && b <= 'Z', b >= '0' && b <= '9', b == '+', b == '/', b == '-', b == '_', b == '=', b == '\\':
+		case b >= 'a' && b <= 'z', b >= 'A' && b <= 'Z', b >= '0' && b <= '9', b == '+', b == '/', b == '-',
+			b == '_', b == '=', b == '\\':
 			run++
 			continue
 		case run >= leastImage:
@@ -112,7 +121,8 @@ func base64Bytes(text []byte) (n int64) {
 	return n
 }
 
-// timedBody bounds the time between two pieces of a body, and that of all of them; the wait for memory between them is not the client's.
+// timedBody bounds the time between two pieces of a body, and that of all of them; the wait for
+// memory between them is not the client's.
 type timedBody struct {
 	from    io.Reader
 	control *http.ResponseController

@@ -62,11 +62,13 @@ func answers(conn net.Conn) <-chan *http.Response {
 
 const head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
 
-// TestSlowBodies: a client that sends nothing, or a byte now and then, is told so; it has its memory for a minute at most.
+// TestSlowBodies: a client that sends nothing, or a byte now and then, is told so; it has its
+// memory for a minute at most.
 func TestSlowBodies(t *testing.T) {
 	for name, every := range map[string]time.Duration{"nothing": 0, "a byte now and then": 10 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			g := &Gateway{memory: newMemory(), metrics: testMetrics(t), mux: http.NewServeMux(), logger: slog.New(slog.DiscardHandler)}
+			g := &Gateway{memory: newMemory(), metrics: testMetrics(t), mux: http.NewServeMux(),
+				logger: slog.New(slog.DiscardHandler)}
 			g.handle("/", dialects.Chat{}, func(w *stream, r *http.Request, tn *tenant) error {
 				share := g.memory.Share("")
 				defer share.End()
@@ -101,7 +103,10 @@ func TestSlowBodies(t *testing.T) {
 func TestBodyThatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &Gateway{metrics: testMetrics(t), mux: http.NewServeMux(), logger: slog.New(slog.DiscardHandler)}
-		g.handle("/", dialects.Chat{}, func(*stream, *http.Request, *tenant) error { return problem(http.StatusNotFound, "not_found", "no") })
+		g.handle("/", dialects.Chat{}, func(*stream, *http.Request,
+			*tenant) error {
+			return problem(http.StatusNotFound, "not_found", "no")
+		})
 		conn := connected(t, g.ServeHTTP)
 		began, got := time.Now(), answers(conn)
 		io.WriteString(conn, head)
@@ -113,7 +118,8 @@ func TestBodyThatNobodyReads(t *testing.T) {
 	})
 }
 
-// TestMemoryOfRequests: where the memory is spent a request waits, and is told to come again; with others gone it gets on.
+// TestMemoryOfRequests: where the memory is spent a request waits, and is told to come again;
+// with others gone it gets on.
 func TestMemoryOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory.New(3<<20, 1<<20)
@@ -126,11 +132,13 @@ func TestMemoryOfRequests(t *testing.T) {
 		began := time.Now()
 		_, err := read(t, b, strings.Repeat("x", 1000))
 		var r *refusal
-		if !errors.As(err, &r) || r.status != http.StatusServiceUnavailable || r.after == 0 || time.Since(began) != memoryWait {
+		if !errors.As(err, &r) || r.status != http.StatusServiceUnavailable || r.after == 0 ||
+			time.Since(began) != memoryWait {
 			t.Errorf("after %s it is told %v", time.Since(began), err)
 		}
 		b = memory.New(3<<20, 1<<20)
-		if _, err := read(t, b, `{"messages":[`+strings.Repeat(`{},`, 10000)+`{}]}`); !errors.As(err, &r) || r.status != http.StatusRequestEntityTooLarge {
+		if _, err := read(t, b, `{"messages":[`+strings.Repeat(`{},`, 10000)+`{}]}`); !errors.As(err, &r) ||
+			r.status != http.StatusRequestEntityTooLarge {
 			t.Errorf("a request whose values need more than one may have: %v", err)
 		}
 		if _, err := read(t, b, `{"messages":[{"role":"user","content":"a"}]}`); err != nil {
@@ -150,17 +158,20 @@ func read(t *testing.T, b *memory.Budget, text string) (a *ask, err error) {
 		}
 	})
 	got := answers(conn)
-	req, _ := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://localhost/", strings.NewReader(text))
+	req, _ := http.NewRequestWithContext(context.Background(), http.MethodPost,
+		"http://localhost/", strings.NewReader(text))
 	go req.Write(conn)
 	<-got
 	return a, err
 }
 
-// TestMemoryOfImages: the memory for a request's images is taken before they are read; they are found however they are escaped.
+// TestMemoryOfImages: the memory for a request's images is taken before they are read; they are
+// found however they are escaped.
 func TestMemoryOfImages(t *testing.T) {
 	data, long := strings.Repeat("AAA/", leastImage), strings.Repeat("it is so. ", leastImage)
 	for text, want := range map[string]int{
-		`{"data":"` + data + `"}`: len(data), `{"data":"` + strings.ReplaceAll(data, "/", `\/`) + `"}`: len(data) / 4 * 5, `{"data":"` + long + `"}`: 0,
+		`{"data":"` + data + `"}`: len(data), `{"data":"` + strings.ReplaceAll(data, "/", `\/`) +
+			`"}`: len(data) / 4 * 5, `{"data":"` + long + `"}`: 0,
 		`{"data":"` + data[:leastImage-1] + `"}`: 0, `["` + data + `","` + data + `"]`: 2 * len(data),
 	} {
 		if n := base64Bytes([]byte(text)); n != int64(want) {
@@ -168,16 +179,19 @@ func TestMemoryOfImages(t *testing.T) {
 		}
 	}
 	text := []byte(`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,` + data + `"}}]}]}`)
-	for most, want := range map[int]string{(perByte + 1) * len(text): "takes more than", (perByte + perPixels + 1) * len(text): "no image"} {
+	for most, want := range map[int]string{(perByte + 1) * len(text): "takes more than",
+		(perByte + perPixels + 1) * len(text): "no image"} {
 		share := memory.New(1<<20, int64(most)).Share("t")
-		if _, err := decode(t.Context(), share, dialects.Chat{}, text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := decode(t.Context(), share, dialects.Chat{}, text); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("with %d bytes: %v, want %q", most, err, want)
 		}
 		share.End()
 	}
 }
 
-// TestSlowReader: a client that reads a little of each piece in time has the answer's memory for takeTime at most.
+// TestSlowReader: a client that reads a little of each piece in time has the answer's
+// memory for takeTime at most.
 func TestSlowReader(t *testing.T) {
 	for name, write := range map[string]func(w *stream) error{
 		"of the end": func(w *stream) error {
@@ -198,7 +212,10 @@ func TestSlowReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ended := make(chan error, 1)
-				conn := connected(t, func(plain http.ResponseWriter, _ *http.Request) { ended <- write(newStream(plain)) })
+				conn := connected(t, func(plain http.ResponseWriter,
+					_ *http.Request) {
+					ended <- write(newStream(plain))
+				})
 				go func() {
 					for buffer := make([]byte, 16<<10); ; time.Sleep(writeTime / 8) { // soon enough for each piece
 						if _, err := conn.Read(buffer); err != nil {
@@ -220,7 +237,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestWhoReadsAlong: an answer is told while it comes to a client that wants a stream, but to no agent of the run's own, by tokens, or with columns beside the tokens.
+// TestWhoReadsAlong: an answer is told while it comes to a client that wants a stream, but to no
+// agent of the run's own, by tokens, or with columns beside the tokens.
 func TestWhoReadsAlong(t *testing.T) {
 	for name, c := range map[string]struct {
 		agent  *Agent
@@ -234,13 +252,15 @@ func TestWhoReadsAlong(t *testing.T) {
 		"by tokens":    {cfg: runfile.RunConfig{EndpointAPI: runfile.APITokens}, stream: true},
 		"with columns": {cfg: runfile.RunConfig{TokenColumns: &runfile.TokenColumns{}}, stream: true},
 	} {
-		if l := newLive(&tenant{agent: c.agent}, &ask{cfg: &c.cfg, Request: &dialects.Request{Stream: c.stream}}); l.follows != c.want {
+		if l := newLive(&tenant{agent: c.agent}, &ask{cfg: &c.cfg,
+			Request: &dialects.Request{Stream: c.stream}}); l.follows != c.want {
 			t.Errorf("%s: %t", name, l.follows)
 		}
 	}
 }
 
-// TestBrowsers: a page of elsewhere, also under a name that leads here, gets nothing from a gateway without keys.
+// TestBrowsers: a page of elsewhere, also under a name that leads here, gets nothing
+// from a gateway without keys.
 func TestBrowsers(t *testing.T) {
 	log := natstest.Log(t)
 	for name, c := range map[string]struct {
@@ -249,23 +269,26 @@ func TestBrowsers(t *testing.T) {
 		keys   bool
 		want   int
 	}{
-		"a harness":                {"127.0.0.1:8790", nil, false, 404},
-		"localhost":                {"localhost:8790", nil, false, 404},
-		"a name below localhost":   {"a.localhost", nil, false, 404},
-		"IPv6":                     {"[::1]:8790", nil, false, 404},
-		"another loopback":         {"127.8.0.1", nil, false, 404},
-		"rebound":                  {"evil.example:8790", nil, false, 403},
-		"rebound, alike":           {"localhost.evil.example", nil, false, 403},
-		"rebound, by number":       {"127.0.0.1.evil.example", nil, false, 403},
-		"another machine's":        {"192.168.0.7:8790", nil, false, 403},
-		"no host":                  {"", nil, false, 403},
-		"another site":             {"127.0.0.1:8790", map[string]string{"Origin": "https://evil.example"}, false, 403},
-		"another port":             {"127.0.0.1:8790", map[string]string{"Origin": "http://127.0.0.1:3000"}, false, 403},
+		"a harness":              {"127.0.0.1:8790", nil, false, 404},
+		"localhost":              {"localhost:8790", nil, false, 404},
+		"a name below localhost": {"a.localhost", nil, false, 404},
+		"IPv6":                   {"[::1]:8790", nil, false, 404},
+		"another loopback":       {"127.8.0.1", nil, false, 404},
+		"rebound":                {"evil.example:8790", nil, false, 403},
+		"rebound, alike":         {"localhost.evil.example", nil, false, 403},
+		"rebound, by number":     {"127.0.0.1.evil.example", nil, false, 403},
+		"another machine's":      {"192.168.0.7:8790", nil, false, 403},
+		"no host":                {"", nil, false, 403},
+		"another site":           {"127.0.0.1:8790", map[string]string{"Origin": "https://evil.example"}, false, 403},
+		"another port": {"127.0.0.1:8790", map[string]string{"Origin": "http://127.0.0.1:3000"}, false,
+			403},
 		"a file":                   {"127.0.0.1:8790", map[string]string{"Origin": "null"}, false, 403},
 		"by what the browser says": {"127.0.0.1:8790", map[string]string{"Sec-Fetch-Site": "cross-site"}, false, 403},
-		"itself":                   {"127.0.0.1:8790", map[string]string{"Origin": "http://127.0.0.1:8790"}, false, 404},
-		"who has a key":            {"gateway.example", map[string]string{"Origin": "https://app.example", "Authorization": "Bearer k"}, true, 404},
-		"who has none":             {"gateway.example", map[string]string{"Origin": "https://app.example"}, true, 401},
+		"itself": {"127.0.0.1:8790", map[string]string{"Origin": "http://127.0.0.1:8790"}, false,
+			404},
+		"who has a key": {"gateway.example",
+			map[string]string{"Origin": "https://app.example", "Authorization": "Bearer k"}, true, 404},
+		"who has none": {"gateway.example", map[string]string{"Origin": "https://app.example"}, true, 401},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := DefaultOptions()

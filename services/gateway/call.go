@@ -20,8 +20,8 @@ import (
 // ask is what a client asks for, and how it is sampled.
 type ask struct {
 	*dialects.Request
-	// body is the request as it came, or as chat completions spell it. settings are its fields about
-	// sampling, and requested is what these say, with the tools that were withheld.
+	// body is the request as it came, or as chat completions spell it. settings are its fields
+	// about sampling, and requested is what these say, with the tools that were withheld.
 	body      []byte
 	settings  map[string]json.RawMessage
 	requested map[string]any
@@ -33,15 +33,16 @@ type ask struct {
 	base        string
 	after, held int
 	ends        []int
-	// cfg is by which configuration it is asked for: the run's, or that of the server which the rule of its
-	// conversation names.
+	// cfg is by which configuration it is asked for: the run's, or that of the server which the
+	// rule of its conversation names.
 	cfg    *runfile.RunConfig
 	server *runfile.Endpoint // that one, nil for the run's own
 	// stops are the texts that end its answer, where the run does not say.
 	stops []string
 	// defaults are those of its tools.
 	defaults defaults
-	// routed is of how many tokens the server was not asked the experts, as that turn's segment has them.
+	// routed is of how many tokens the server was not asked the experts, as that
+	// turn's segment has them.
 	routed int
 	// digest is that of an agent's request.
 	digest string
@@ -57,9 +58,11 @@ type answer struct {
 // withheldHeader names the types of the tools that the model was not offered.
 const withheldHeader = "Rondo-Withheld-Tools"
 
-// call answers one call of a harness. A client that wants a stream reads what the model says while the server sends it, where that streams, too.
-// No answer is complete before its turn is on the log, and so is each call of a tool before a client sees it: nobody acts on what is not recorded.
-// It has a slot, and the rollout's turns in memory, only when its request is there as a whole: a client that takes its time holds neither.
+// call answers one call of a harness. A client that wants a stream reads what the model says while
+// the server sends it, where that streams, too. No answer is complete before its turn is on the
+// log, and so is each call of a tool before a client sees it: nobody acts on what is not recorded.
+// It has a slot, and the rollout's turns in memory, only when its request is there as a whole: a
+// client that takes its time holds neither.
 func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect) (err error) {
 	defer func() { t.agent.heard(r.Context(), err) }()
 	share, body, end, err := g.receive(w, r, t, false)
@@ -85,7 +88,8 @@ func (g *Gateway) call(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 }
 
 // turn answers a request with a turn, which is read unless it was already.
-func (g *Gateway) turn(w *stream, r *http.Request, t *tenant, d dialects.Dialect, share *memory.Share, body []byte, a *ask) error {
+func (g *Gateway) turn(w *stream, r *http.Request, t *tenant, d dialects.Dialect, share *memory.Share,
+	body []byte, a *ask) error {
 	waited := t.agent.waits()
 	defer waited()
 	if err := g.gate.enter(r.Context(), t.Priority); err != nil {
@@ -143,8 +147,10 @@ func (g *Gateway) turn(w *stream, r *http.Request, t *tenant, d dialects.Dialect
 	return give(w, d, a, n.Answer)
 }
 
-// receive reads the request of a call that a tenant may make, or of one that only counts, until end is called.
-func (g *Gateway) receive(w *stream, r *http.Request, t *tenant, counts bool) (share *memory.Share, text []byte, end func(), err error) {
+// receive reads the request of a call that a tenant may make, or of one that only
+// counts, until end is called.
+func (g *Gateway) receive(w *stream, r *http.Request, t *tenant,
+	counts bool) (share *memory.Share, text []byte, end func(), err error) {
 	if t.agent == nil { // an agent's own rollout is there
 		if err := g.exists(r, t); err != nil {
 			return nil, nil, nil, err
@@ -192,13 +198,16 @@ func give(w *stream, d dialects.Dialect, a *ask, n *dialects.Answer) error {
 // within refuses a call when the rollout has used up what the run allows.
 func (r *rollout) within(a *ask) error {
 	if taken := len(r.Turns) - r.left; taken >= r.cfg.Limits.Turns {
-		return problem(http.StatusBadRequest, events.StopMaxTurns, "rollout %s has had %d turns, as many as run %s allows: finish it", r.ID, taken, r.Run)
+		return problem(http.StatusBadRequest, events.StopMaxTurns,
+			"rollout %s has had %d turns, as many as run %s allows: finish it", r.ID, taken, r.Run)
 	}
 	if a.after < 0 {
 		return nil
 	}
 	if used := r.Turns[a.after].Used(); used >= r.cfg.Limits.Tokens {
-		return problem(http.StatusBadRequest, "context_length_exceeded", "the conversation has %d tokens; the maximum context length of run %s is %d", used, r.Run, r.cfg.Limits.Tokens)
+		return problem(http.StatusBadRequest, "context_length_exceeded",
+			"the conversation has %d tokens; the maximum context length of run %s is %d", used,
+			r.Run, r.cfg.Limits.Tokens)
 	}
 	return nil
 }
@@ -208,11 +217,14 @@ func (r *rollout) turnTime(t *tenant) time.Duration {
 	return r.entrance(t) + time.Duration(max(1, len(r.cfg.Servers())))*time.Duration(r.cfg.Limits.TurnTimeouts().Whole)
 }
 
-// patience is how long a client that wants a stream waits for the first sign: until then a failure is still an error of HTTP.
+// patience is how long a client that wants a stream waits for the first sign: until then a failure
+// is still an error of HTTP.
 const patience = 10 * time.Second
 
-// sample asks the inference server and puts the turn on the log, whether or not the client reads meanwhile what is told of it. Then it calls sampled.
-func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *ask, d dialects.Dialect, sampled func()) (*answer, error) {
+// sample asks the inference server and puts the turn on the log, whether or not the client reads
+// meanwhile what is told of it. Then it calls sampled.
+func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *ask, d dialects.Dialect,
+	sampled func()) (*answer, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), ro.turnTime(t))
 	defer cancel()
 	type outcome struct {
@@ -253,7 +265,8 @@ func (g *Gateway) sample(w *stream, r *http.Request, t *tenant, ro *rollout, a *
 	}
 }
 
-// over is the refusal of a rollout that has ended meanwhile. The query sampler ends it behind its deadline, which outages move.
+// over is the refusal of a rollout that has ended meanwhile. The query sampler ends it behind its
+// deadline, which outages move.
 func (g *Gateway) over(ctx context.Context, ro *rollout) error {
 	if time.Now().Before(ro.Started.Deadline) {
 		return nil
@@ -265,10 +278,12 @@ func (g *Gateway) over(ctx context.Context, ro *rollout) error {
 	return now.open()
 }
 
-// entrance is how long a call waits for servers that want to be left alone; what a server itself has refused is told at once.
+// entrance is how long a call waits for servers that want to be left alone; what a server itself
+// has refused is told at once.
 const entrance = 10 * time.Second
 
-// entrance is how long a call of a tenant waits for servers. An agent cannot be told to come again by who would know when: to wait costs it none of its time.
+// entrance is how long a call of a tenant waits for servers. An agent cannot be told to come again
+// by who would know when: to wait costs it none of its time.
 func (r *rollout) entrance(t *tenant) time.Duration {
 	if t.agent != nil {
 		return time.Duration(r.cfg.Limits.Timeout)
@@ -278,7 +293,8 @@ func (r *rollout) entrance(t *tenant) time.Duration {
 
 func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask, live *live) (*answer, error) {
 	if len(a.cfg.Servers()) == 0 {
-		return nil, problem(http.StatusConflict, "no_endpoint", "run %s has no endpoint: open one whose run file names the inference server", ro.Run)
+		return nil, problem(http.StatusConflict, "no_endpoint",
+			"run %s has no endpoint: open one whose run file names the inference server", ro.Run)
 	}
 	seed, done, err := g.seed(ro, a)
 	if err != nil {
@@ -286,14 +302,17 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask, live 
 	}
 	defer done()
 	call := fleet.Call{
-		Run: ro.Run, Config: a.cfg, Affinity: ro.ID, Priority: t.Priority, Turn: len(ro.Turns), Version: a.cfg.AssumedVersion(),
+		Run: ro.Run, Config: a.cfg, Affinity: ro.ID, Priority: t.Priority, Turn: len(ro.Turns),
+		Version:  a.cfg.AssumedVersion(),
 		Sampling: a.sampling, Fit: true, Words: a.server != nil,
 		Request:  func(model string, most int) any { return withColumns(request(a, model, seed, most), ro, a) },
 		TextOnly: true, Until: time.Now().Add(ro.entrance(t)), Patient: t.agent != nil,
 	}
-	if a.cfg.EndpointAPI == runfile.APITokens && !a.shows() { // no engine takes images beside tokens that it gave itself
+	// no engine takes images beside tokens that it gave itself
+	if a.cfg.EndpointAPI == runfile.APITokens && !a.shows() {
 		if call.Tokens, err = a.byTokens(ro, seed); err != nil {
-			return nil, problem(http.StatusBadRequest, "invalid_request_error", "endpoint_api of run %s is tokens: %v", ro.Run, err)
+			return nil, problem(http.StatusBadRequest, "invalid_request_error",
+				"endpoint_api of run %s is tokens: %v", ro.Run, err)
 		}
 	}
 	if live.follows {
@@ -319,8 +338,9 @@ func (g *Gateway) ask(ctx context.Context, t *tenant, ro *rollout, a *ask, live 
 	return n, nil
 }
 
-// request is what the inference server is asked. What the run sets is the run's to say, whatever the client wishes: the model, the seed, and how
-// tokens are sampled. What the run leaves out is as the client wishes. most is how many tokens the answer may have, 0 as many as the server gives.
+// request is what the inference server is asked. What the run sets is the run's to say, whatever
+// the client wishes: the model, the seed, and how tokens are sampled. What the run leaves out is as
+// the client wishes. most is how many tokens the answer may have, 0 as many as the server gives.
 func request(a *ask, model string, seed int64, most int) map[string]any {
 	body := map[string]any{}
 	for _, fields := range []map[string]json.RawMessage{a.Forward, a.fields} {
@@ -343,18 +363,21 @@ func request(a *ask, model string, seed int64, most int) map[string]any {
 		return body
 	}
 	body["top_logprobs"] = 0 // newer vLLM gives no log-probabilities without it
-	for _, field := range []string{"logprobs", "return_token_ids", "return_prompt_token_ids", "return_meta_info", "return_weight_versions"} {
+	for _, field := range []string{"logprobs", "return_token_ids", "return_prompt_token_ids", "return_meta_info",
+		"return_weight_versions"} {
 		body[field] = true
 	}
 	return body
 }
 
-// failed turns a failure of the inference server into an answer: OpenAI's clients come again by themselves after 429 and 5xx.
+// failed turns a failure of the inference server into an answer: OpenAI's clients come again by
+// themselves after 429 and 5xx.
 func failed(ctx context.Context, err error) error {
 	var f *inference.Failure
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return problem(http.StatusGatewayTimeout, "timeout", "no inference server answered within limits.turn_timeout.whole of the run")
+		return problem(http.StatusGatewayTimeout, "timeout",
+			"no inference server answered within limits.turn_timeout.whole of the run")
 	case !errors.As(err, &f):
 		return err
 	case f.Timeout():
@@ -383,5 +406,6 @@ func (g *Gateway) models(w *stream, r *http.Request, t *tenant) error {
 		Created int64  `json:"created"`
 		OwnedBy string `json:"owned_by"`
 	}
-	return reply(w, http.StatusOK, map[string]any{"object": "list", "data": []model{{ro.cfg.Policy, "model", 0, "rondo"}}})
+	return reply(w, http.StatusOK, map[string]any{"object": "list",
+		"data": []model{{ro.cfg.Policy, "model", 0, "rondo"}}})
 }

@@ -138,8 +138,8 @@ func (d defaults) sameFilled(x, y events.ToolCall) bool {
 	return sameValue(without[0], without[1])
 }
 
-// sameInput reports whether the arguments of one call are the input of the other: a client whose custom
-// tool the model called otherwise was given the model's words as its input.
+// sameInput reports whether the arguments of one call are the input of the other: a client whose
+// custom tool the model called otherwise was given the model's words as its input.
 func sameInput(x, y string) bool {
 	return len(x) <= maxCompared && len(y) <= maxCompared && dialects.CustomInput(x) == dialects.CustomInput(y)
 }
@@ -150,7 +150,8 @@ func sameResult(a, b events.PromptMessage, callsA, callsB []events.ToolCall) boo
 	return x == y && (x >= 0 || a.ToolCallID == b.ToolCallID)
 }
 
-// maxAnswered bounds how many calls of an answer are looked through for the one that a result names.
+// maxAnswered bounds how many calls of an answer are looked through for the
+// one that a result names.
 const maxAnswered = 1024
 
 // callOf is which of some calls a message answers, -1 for none.

@@ -11,14 +11,16 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// withColumns asks for what the run wants beside tokens. Servers of chats name the experts of the whole conversation, so they are asked only where that is not too long for an answer.
+// withColumns asks for what the run wants beside tokens. Servers of chats name the experts of the
+// whole conversation, so they are asked only where that is not too long for an answer.
 func withColumns(body map[string]any, ro *rollout, a *ask) map[string]any {
 	want := a.cfg.TokenColumns
 	if want == nil {
 		return body
 	}
 	if want.TopLogprobs > 0 {
-		body["top_logprobs"], body["return_tokens_as_token_ids"] = want.TopLogprobs, true // by vLLM by their ids, not their texts
+		// by vLLM by their ids, not their texts
+		body["top_logprobs"], body["return_tokens_as_token_ids"] = want.TopLogprobs, true
 	}
 	if want.SamplingMask {
 		body["return_sampling_mask"] = true
@@ -37,7 +39,8 @@ func withColumns(body map[string]any, ro *rollout, a *ask) map[string]any {
 const widestExpert = 4
 
 // place says where a turn belongs in its rollout, and stores what its answer has beside its tokens.
-func (g *Gateway) place(ctx context.Context, ro *rollout, a *ask, sampled *fleet.Answer, prompt []int32, turn *events.TurnSampled) error {
+func (g *Gateway) place(ctx context.Context, ro *rollout, a *ask, sampled *fleet.Answer, prompt []int32,
+	turn *events.TurnSampled) error {
 	t := newTree(ro.Turns)
 	t.place(a, prompt, turn)
 	a.noteImages(turn)

@@ -10,9 +10,9 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// conversation is what the run's rules say of that of a request, whose place is known; nil where there
-// are none. It is judged once: a request that goes on with a turn takes over what that has. gone
-// are turns to which an agent that was started anew has not come.
+// conversation is what the run's rules say of that of a request, whose place is known; nil where
+// there are none. It is judged once: a request that goes on with a turn takes over what that has.
+// gone are turns to which an agent that was started anew has not come.
 func (r *rollout) conversation(a *ask, gone []int) *events.Conversation {
 	switch {
 	case len(r.cfg.Conversations) == 0:
@@ -43,8 +43,8 @@ func (r *rollout) conversation(a *ask, gone []int) *events.Conversation {
 	return &events.Conversation{Tree: tree, Rule: rule.Name, Masked: rule.Masks(), Model: r.cfg.AnsweredBy(rule.Name)}
 }
 
-// choose chooses who answers a request whose place is known: the run's own servers, as the run samples, or
-// the one that the rule of its conversation names, as the client wishes.
+// choose chooses who answers a request whose place is known: the run's own servers, as the run
+// samples, or the one that the rule of its conversation names, as the client wishes.
 func (a *ask) choose(r *rollout, gone []int) error {
 	a.cfg, a.server = &r.cfg, r.answering(a, gone)
 	if a.server == nil {
@@ -67,8 +67,8 @@ func (r *rollout) answering(a *ask, gone []int) *runfile.Endpoint {
 	return nil
 }
 
-// errMoved refuses an answer of a model that does not answer its conversation any more: which one is the
-// main one was decided while it was sampled.
+// errMoved refuses an answer of a model that does not answer its conversation any more: which one
+// is the main one was decided while it was sampled.
 var errMoved = &refusal{status: http.StatusServiceUnavailable, code: "conversation_moved", after: time.Second,
 	message: "another conversation of the rollout began meanwhile, and by the rules of the run another model answers this one: try again"}
 
@@ -94,7 +94,10 @@ func (t *tree) kin(a *ask) (tree string, found bool) {
 	if of < 0 || t.turns[of].Conversation == nil {
 		return "", false
 	}
-	answered := slices.ContainsFunc(a.Conversation, func(m events.PromptMessage) bool { return m.Role == roleAssistant })
+	answered := slices.ContainsFunc(a.Conversation, func(
+		m events.PromptMessage) bool {
+		return m.Role == roleAssistant
+	})
 	if !answered && (cause == events.CauseSystem || cause == events.CauseTools) {
 		return "", false
 	}

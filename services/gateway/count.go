@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
-// Bounds of counting: how many prompts are counted at once, of all runs and of one, and how long that may take, as may the wait for a place.
+// Bounds of counting: how many prompts are counted at once, of all runs and of one, and how long
+// that may take, as may the wait for a place.
 const (
 	mostCounts = 16
 	runCounts  = mostCounts / 4
@@ -23,8 +24,9 @@ const (
 // ownCounts is the code of a refusal because of the rollout's own other counts.
 const ownCounts = "too_many_counts"
 
-// count answers how many tokens the prompt of a request has. The prompt is made as for a turn, but nothing is sampled: it takes no slot, no turn is bound, and nothing is put on the log.
-// Where no server counts, the request is refused, and nothing is guessed. An agent is not judged by it.
+// count answers how many tokens the prompt of a request has. The prompt is made as for a turn, but
+// nothing is sampled: it takes no slot, no turn is bound, and nothing is put on the log. Where no
+// server counts, the request is refused, and nothing is guessed. An agent is not judged by it.
 func (g *Gateway) count(w *stream, r *http.Request, t *tenant, d dialects.Counting) (err error) {
 	defer func() { t.agent.heardCount(r.Context(), err) }()
 	share, body, end, err := g.receive(w, r, t, true)
@@ -39,8 +41,10 @@ func (g *Gateway) count(w *stream, r *http.Request, t *tenant, d dialects.Counti
 	return reply(w, http.StatusOK, d.Counted(n))
 }
 
-// tokensOf is how many tokens the prompt of a request has. It is read in its place to count: while it waits it is as large as its text.
-func (g *Gateway) tokensOf(w *stream, r *http.Request, t *tenant, share *memory.Share, d dialects.Dialect, body []byte) (int, error) {
+// tokensOf is how many tokens the prompt of a request has. It is read in its place to count: while
+// it waits it is as large as its text.
+func (g *Gateway) tokensOf(w *stream, r *http.Request, t *tenant, share *memory.Share, d dialects.Dialect,
+	body []byte) (int, error) {
 	defer t.agent.counts()()
 	leave, err := g.mayCount(r.Context(), t.Name, r.PathValue("id"))
 	if err != nil {
@@ -79,26 +83,31 @@ func (g *Gateway) tokensOf(w *stream, r *http.Request, t *tenant, share *memory.
 	if err != nil {
 		return 0, problem(http.StatusBadRequest, "invalid_request_error", "%v", err)
 	}
-	n, err := g.servers.Count(ctx, fleet.Call{Run: ro.Run, Config: a.cfg, Affinity: ro.ID, Sampling: a.sampling, Tokens: conv})
+	n, err := g.servers.Count(ctx, fleet.Call{Run: ro.Run, Config: a.cfg, Affinity: ro.ID,
+		Sampling: a.sampling, Tokens: conv})
 	switch {
 	case err == nil:
 		a.tellWithheld(w)
 		return n, nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return 0, problem(http.StatusGatewayTimeout, "timeout", "no inference server has counted the tokens of the prompt within %s", countTime)
+		return 0, problem(http.StatusGatewayTimeout, "timeout",
+			"no inference server has counted the tokens of the prompt within %s", countTime)
 	case errors.Is(err, inference.ErrUncounted):
 		return 0, problem(http.StatusNotFound, "not_supported", "%v", err)
 	}
 	return 0, failed(ctx, err)
 }
 
-// mayCount waits for a place to count a prompt of a tenant's rollout, which leave gives back. A rollout has one at most, so that none has all of its run's, and no stranger has that of another's.
+// mayCount waits for a place to count a prompt of a tenant's rollout, which leave
+// gives back. A rollout has one at most, so that none has all of its run's, and no
+// stranger has that of another's.
 func (g *Gateway) mayCount(ctx context.Context, tenant, rollout string) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 	own, err := g.locks.wait(ctx, "counts of "+tenant+", rollout "+rollout, 1)
 	if err != nil {
-		return nil, later(time.Second, ownCounts, "rollout %s has counted other prompts for %s, one after the other: try again", rollout, countTime)
+		return nil, later(time.Second, ownCounts,
+			"rollout %s has counted other prompts for %s, one after the other: try again", rollout, countTime)
 	}
 	run, _, _ := strings.Cut(rollout, ".")
 	release, err := g.locks.wait(ctx, "counts of run "+run, runCounts)
@@ -115,7 +124,9 @@ func (g *Gateway) mayCount(ctx context.Context, tenant, rollout string) (leave f
 		}
 	}
 	own()
-	return nil, later(time.Second, "overloaded", "no place to count tokens within %s: a run has %d, and all together have %d; try again", countTime, runCounts, mostCounts)
+	return nil, later(time.Second, "overloaded",
+		"no place to count tokens within %s: a run has %d, and all together have %d; try again",
+		countTime, runCounts, mostCounts)
 }
 
 // countMessages answers Anthropic's count_tokens.

@@ -17,8 +17,9 @@ import (
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
-// TestPlacesToCount: a rollout counts one prompt after the other, a run some and all together so many at once. A request that finds no place
-// in time is refused, and takes none. Other tenants take no place of a rollout.
+// TestPlacesToCount: a rollout counts one prompt after the other, a run some and all together so
+// many at once. A request that finds no place in time is refused, and takes none. Other tenants
+// take no place of a rollout.
 func TestPlacesToCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &Gateway{counts: make(chan struct{}, mostCounts)}
@@ -29,7 +30,8 @@ func TestPlacesToCount(t *testing.T) {
 			t.Helper()
 			began := time.Now()
 			var p *refusal
-			if _, err := enter("a", run, rollout); !errors.As(err, &p) || p.status != http.StatusTooManyRequests || p.code != code || p.after == 0 || time.Since(began) != countTime {
+			if _, err := enter("a", run, rollout); !errors.As(err, &p) || p.status != http.StatusTooManyRequests ||
+				p.code != code || p.after == 0 || time.Since(began) != countTime {
 				t.Errorf("rollout %d of run %d: %v after %s", rollout, run, err, time.Since(began))
 			}
 		}
@@ -68,7 +70,8 @@ func TestPlacesToCount(t *testing.T) {
 	})
 }
 
-// TestCountsStopNoClock: an agent that counts for ever uses up its time, and one that counts now and then waits for its counts at no cost.
+// TestCountsStopNoClock: an agent that counts for ever uses up its time, and one that counts now
+// and then waits for its counts at no cost.
 func TestCountsStopNoClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, began := &Agent{}, time.Now()
@@ -98,12 +101,14 @@ func TestCountsStopNoClock(t *testing.T) {
 		}
 		loops.Wait()
 		if used, most := a.Used(began), 2*countTime; time.Since(began)-used > most || a.counted > most {
-			t.Errorf("of %s in which the agent did nothing but count it used %s; counts may stop its clock for %s", time.Since(began), used, most)
+			t.Errorf("of %s in which the agent did nothing but count it used %s; counts may stop its clock for %s",
+				time.Since(began), used, most)
 		}
 	})
 }
 
-// TestMiscounts: what the machine fails at a count is the machine's where the agent has ended badly by it, or had no turn, and nothing came since that says more.
+// TestMiscounts: what the machine fails at a count is the machine's where the agent has ended badly
+// by it, or had no turn, and nothing came since that says more.
 func TestMiscounts(t *testing.T) {
 	failed := later(time.Second, "overloaded", "no place")
 	wrong := problem(http.StatusBadRequest, "invalid_request_error", "odd")
@@ -113,19 +118,50 @@ func TestMiscounts(t *testing.T) {
 		code     int
 		machines bool
 	}{
-		"no turn, well":           {func(a *Agent) { a.heardCount(t.Context(), failed) }, 0, true},
-		"no turn, badly":          {func(a *Agent) { a.heardCount(t.Context(), errors.New("the log is away")) }, 1, true},
-		"behind a turn, well":     {func(a *Agent) { a.recorded(events.TurnSampled{}); a.heardCount(t.Context(), failed) }, 0, false},
-		"behind a turn, badly":    {func(a *Agent) { a.recorded(events.TurnSampled{}); a.heardCount(t.Context(), failed) }, 1, true},
-		"before a turn":           {func(a *Agent) { a.heardCount(t.Context(), failed); a.recorded(events.TurnSampled{}) }, 1, false},
-		"before a refused turn":   {func(a *Agent) { a.heardCount(t.Context(), failed); a.heard(t.Context(), wrong) }, 1, false},
-		"before a good count":     {func(a *Agent) { a.heardCount(t.Context(), failed); a.heardCount(t.Context(), nil) }, 1, false},
-		"before a wrong count":    {func(a *Agent) { a.heardCount(t.Context(), failed); a.heardCount(t.Context(), wrong) }, 1, true},
-		"a wrong count":           {func(a *Agent) { a.heardCount(t.Context(), wrong) }, 1, false},
-		"too many of its own":     {func(a *Agent) { a.heardCount(t.Context(), own) }, 1, false},
-		"another model fails":     {func(a *Agent) { a.recorded(events.TurnSampled{}); a.heard(t.Context(), otherFailed{failed}) }, 0, false},
-		"and the agent with it":   {func(a *Agent) { a.recorded(events.TurnSampled{}); a.heard(t.Context(), otherFailed{wrong}) }, 1, true},
-		"the turn fails, as well": {func(a *Agent) { a.heard(t.Context(), failed); a.heardCount(t.Context(), nil) }, 0, true},
+		"no turn, well": {func(a *Agent) { a.heardCount(t.Context(), failed) }, 0, true},
+		"no turn, badly": {func(a *Agent) { a.heardCount(t.Context(), errors.New("the log is away")) }, 1,
+			true},
+		"behind a turn, well": {func(a *Agent) {
+			a.recorded(events.TurnSampled{})
+			a.heardCount(t.Context(),
+				failed)
+		}, 0, false},
+		"behind a turn, badly": {func(a *Agent) {
+			a.recorded(events.TurnSampled{})
+			a.heardCount(t.Context(),
+				failed)
+		}, 1, true},
+		"before a turn": {func(a *Agent) {
+			a.heardCount(t.Context(),
+				failed)
+			a.recorded(events.TurnSampled{})
+		}, 1, false},
+		"before a refused turn": {func(a *Agent) { a.heardCount(t.Context(), failed); a.heard(t.Context(), wrong) },
+			1, false},
+		"before a good count": {func(a *Agent) {
+			a.heardCount(t.Context(),
+				failed)
+			a.heardCount(t.Context(), nil)
+		}, 1, false},
+		"before a wrong count": {func(a *Agent) {
+			a.heardCount(t.Context(),
+				failed)
+			a.heardCount(t.Context(), wrong)
+		}, 1, true},
+		"a wrong count":       {func(a *Agent) { a.heardCount(t.Context(), wrong) }, 1, false},
+		"too many of its own": {func(a *Agent) { a.heardCount(t.Context(), own) }, 1, false},
+		"another model fails": {func(a *Agent) {
+			a.recorded(events.TurnSampled{})
+			a.heard(t.Context(),
+				otherFailed{failed})
+		}, 0, false},
+		"and the agent with it": {func(a *Agent) {
+			a.recorded(events.TurnSampled{})
+			a.heard(t.Context(),
+				otherFailed{wrong})
+		}, 1, true},
+		"the turn fails, as well": {func(a *Agent) { a.heard(t.Context(), failed); a.heardCount(t.Context(), nil) }, 0,
+			true},
 	} {
 		a := &Agent{}
 		c.happens(a)
@@ -135,7 +171,8 @@ func TestMiscounts(t *testing.T) {
 	}
 }
 
-// TestCountsOfATenant: a count is one of the requests of a tenant, and none of his concurrent calls.
+// TestCountsOfATenant: a count is one of the requests of a tenant, and none
+// of his concurrent calls.
 func TestCountsOfATenant(t *testing.T) {
 	limited, now := newTenant(Tenant{Name: "a", Concurrent: 1, RequestsPerMinute: 2}), time.Now()
 	if err := limited.begin(now, true); err != nil {
@@ -149,7 +186,8 @@ func TestCountsOfATenant(t *testing.T) {
 	}
 }
 
-// TestCountDecodesInItsPlace: what waits for a place to count holds its text in memory, and not what becomes of it.
+// TestCountDecodesInItsPlace: what waits for a place to count holds its text in memory,
+// and not what becomes of it.
 func TestCountDecodesInItsPlace(t *testing.T) {
 	g := &Gateway{memory: newMemory(), counts: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -159,7 +197,8 @@ func TestCountDecodesInItsPlace(t *testing.T) {
 	r.SetPathValue("id", "r.x-0")
 	share := g.memory.Share("a")
 	defer share.End()
-	if _, err := g.tokensOf(nil, r, newTenant(Tenant{Name: "a"}), share, reads{told: func() { read = true }}, []byte(`{}`)); err == nil || read {
+	if _, err := g.tokensOf(nil, r, newTenant(Tenant{Name: "a"}), share, reads{told: func() { read = true }},
+		[]byte(`{}`)); err == nil || read {
 		t.Errorf("without a place: %v, and the request was read: %t", err, read)
 	}
 }
@@ -175,16 +214,19 @@ func (d reads) Read([]byte) (*dialects.Request, error) {
 	return nil, errors.New("read")
 }
 
-// TestChatsAreCountedAsWritten: the messages of a chat are counted as its turn is asked with, also what only a template may know.
+// TestChatsAreCountedAsWritten: the messages of a chat are counted as its turn is asked with, also
+// what only a template may know.
 func TestChatsAreCountedAsWritten(t *testing.T) {
-	a := askOf(t, dialects.Chat{}, map[string]any{"messages": []any{map[string]any{"role": "user", "content": "Mend it.", "odd": 1}}})
+	a := askOf(t, dialects.Chat{}, map[string]any{"messages": []any{map[string]any{"role": "user",
+		"content": "Mend it.", "odd": 1}}})
 	want := string(a.Forward["messages"])
 	a.cfg = &runfile.RunConfig{}
 	conv, err := a.byTokens(&rollout{cfg: runfile.RunConfig{}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if written := conv("m").Request.Written; written.Messages != 1 || "["+string(written.JSON)+"]" != want || !strings.Contains(want, "odd") {
+	if written := conv("m").Request.Written; written.Messages != 1 || "["+string(written.JSON)+"]" != want ||
+		!strings.Contains(want, "odd") {
 		t.Errorf("%s is counted as %+v", want, written)
 	}
 }

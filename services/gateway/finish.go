@@ -19,11 +19,13 @@ type finishAsk struct {
 	// Reward; nil leaves it to feedback, or to the verifier.
 	Reward     *float64           `json:"reward,omitempty"`
 	Components map[string]float64 `json:"components,omitempty"`
-	// Verify lets the task's verifier decide the reward, over the workspace that the rollout's calls have left.
+	// Verify lets the task's verifier decide the reward, over the workspace that the
+	// rollout's calls have left.
 	Verify bool `json:"verify,omitempty"`
 	// StopReason is why the episode ended; "" follows from its turns.
 	StopReason string `json:"stop_reason,omitempty"`
-	// Failure is what went wrong, in place of a reward: an infrastructure failure is not a reward of 0.
+	// Failure is what went wrong, in place of a reward: an infrastructure
+	// failure is not a reward of 0.
 	Failure string `json:"failure,omitempty"`
 }
 
@@ -36,19 +38,24 @@ const (
 func (a *finishAsk) check() error {
 	switch {
 	case a.Failure != "" && (a.Reward != nil || len(a.Components) > 0 || a.StopReason != "" || a.Verify):
-		return problem(http.StatusBadRequest, "invalid_request_error", "failure: a rollout that failed has no reward, components or stop_reason, and is not verified")
+		return problem(http.StatusBadRequest, "invalid_request_error",
+			"failure: a rollout that failed has no reward, components or stop_reason, and is not verified")
 	case a.Verify && (a.Reward != nil || len(a.Components) > 0):
-		return problem(http.StatusBadRequest, "invalid_request_error", "verify: the task's verifier gives the reward, so state none")
+		return problem(http.StatusBadRequest, "invalid_request_error",
+			"verify: the task's verifier gives the reward, so state none")
 	case len(a.Failure) > maxFailure:
-		return problem(http.StatusBadRequest, "invalid_request_error", "failure: %d bytes, at most %d", len(a.Failure), maxFailure)
+		return problem(http.StatusBadRequest, "invalid_request_error",
+			"failure: %d bytes, at most %d", len(a.Failure), maxFailure)
 	case a.Reward == nil && len(a.Components) > 0:
 		return problem(http.StatusBadRequest, "invalid_request_error", "components: give the reward, too")
 	case len(a.Components) > maxComponents:
-		return problem(http.StatusBadRequest, "invalid_request_error", "components: %d of them, at most %d", len(a.Components), maxComponents)
+		return problem(http.StatusBadRequest, "invalid_request_error",
+			"components: %d of them, at most %d", len(a.Components), maxComponents)
 	case a.Reward != nil && math.Abs(*a.Reward) > runfile.MaxReward:
 		return problem(http.StatusBadRequest, "invalid_request_error", "reward %g: at most 1e9 either way", *a.Reward)
 	case a.StopReason != "" && !runfile.ValidToken(a.StopReason):
-		return problem(http.StatusBadRequest, "invalid_request_error", "stop_reason %.80q: use letters, digits, - and _, at most 64", a.StopReason)
+		return problem(http.StatusBadRequest, "invalid_request_error",
+			"stop_reason %.80q: use letters, digits, - and _, at most 64", a.StopReason)
 	}
 	return nil
 }
@@ -67,7 +74,8 @@ func (g *Gateway) finish(w *stream, r *http.Request, t *tenant) error {
 		return err
 	}
 	defer g.locks.take(name(ro.Run, ro.ID))()
-	// A gateway that died may have submitted either of the two facts. The intake refuses a second one: the recorded fact decides.
+	// A gateway that died may have submitted either of the two facts. The intake refuses a second
+	// one: the recorded fact decides.
 	const facts = 2
 	for try := 0; ; try++ {
 		if err = g.answered(r.Context(), ro, a.Failure != ""); err != nil {
@@ -102,7 +110,8 @@ func (g *Gateway) fail(ctx context.Context, t *tenant, ro *rollout, cause string
 	if ro.Over() {
 		return ro.open()
 	}
-	return g.state(ctx, t, ro.Run, events.RolloutFailedType, ro.ID, rand.Text(), events.RolloutFailed{Stage: "harness", Class: events.ClassInternal, Message: cause})
+	return g.state(ctx, t, ro.Run, events.RolloutFailedType, ro.ID, rand.Text(),
+		events.RolloutFailed{Stage: "harness", Class: events.ClassInternal, Message: cause})
 }
 
 // end states the end of the episode and its reward, whatever of it is not on the log yet.
@@ -111,15 +120,18 @@ func (g *Gateway) end(ctx context.Context, t *tenant, ro *rollout, a finishAsk) 
 		return ro.open()
 	}
 	if ro.Finished != nil && ro.Finished.Verify != a.Verify && (a.Verify || a.Reward != nil) {
-		return problem(http.StatusConflict, "rollout_over", "rollout %s is finished already, with verify %t", ro.ID, ro.Finished.Verify)
+		return problem(http.StatusConflict, "rollout_over",
+			"rollout %s is finished already, with verify %t", ro.ID, ro.Finished.Verify)
 	}
 	if ro.Scored != nil && a.Reward != nil && *a.Reward != ro.Scored.Reward {
-		return problem(http.StatusConflict, "rollout_over", "rollout %s is scored already, with reward %g", ro.ID, ro.Scored.Reward)
+		return problem(http.StatusConflict, "rollout_over",
+			"rollout %s is scored already, with reward %g", ro.ID, ro.Scored.Reward)
 	}
 	finished := ro.Finished
 	if finished == nil {
 		if len(ro.Turns) == 0 {
-			return problem(http.StatusConflict, "no_turns", "rollout %s has no turns: state a failure, if it did not come to any", ro.ID)
+			return problem(http.StatusConflict, "no_turns",
+				"rollout %s has no turns: state a failure, if it did not come to any", ro.ID)
 		}
 		f, err := g.episode(ctx, ro, a.StopReason)
 		if err != nil {
@@ -193,7 +205,8 @@ type report struct {
 	Deadline time.Time `json:"deadline"`
 	Calls    int       `json:"calls"` // on its workspace
 	Reward   *float64  `json:"reward,omitempty"`
-	// Components are those of the verdict; Forfeit says what the agent did that left the verifier without one.
+	// Components are those of the verdict; Forfeit says what the agent did that left
+	// the verifier without one.
 	Components map[string]float64 `json:"components,omitempty"`
 	Forfeit    string             `json:"forfeit,omitempty"`
 	Failure    string             `json:"failure,omitempty"`

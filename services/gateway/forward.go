@@ -114,7 +114,8 @@ func (a *Agent) recall(r *ask) *dialects.Answer {
 	a.recording.take(turn)
 	a.overflow = 0
 	a.fail(nil)
-	n := &dialects.Answer{ID: fmt.Sprintf("%s-%d", name(a.run, a.id), turn.Turn), Model: cmp.Or(turn.AnsweredBy(), a.policy),
+	n := &dialects.Answer{ID: fmt.Sprintf("%s-%d", name(a.run, a.id), turn.Turn),
+		Model:   cmp.Or(turn.AnsweredBy(), a.policy),
 		Created: turn.StartedAt, Turn: *turn}
 	if turn.Reasoning != nil {
 		n.Reasoning = turn.Reasoning.Text
@@ -157,9 +158,10 @@ func promptOf(turns []events.TurnSampled, turn int) []int32 {
 	return slices.Concat(path...)
 }
 
-// withoutLeft are a rollout's turns such that those which its agent has left behind can be taken out
-// of its samples: what went on behind one of them takes its words over, and begins a sample of its
-// own, with all of its prompt. What it says of its tokens' experts begins behind the left one's.
+// withoutLeft are a rollout's turns such that those which its agent has left behind can be
+// taken out of its samples: what went on behind one of them takes its words over, and
+// begins a sample of its own, with all of its prompt. What it says of its tokens' experts
+// begins behind the left one's.
 func withoutLeft(r *events.Rollout) []events.TurnSampled {
 	ended := r.AgentEnded()
 	if ended == nil || len(ended.Left) == 0 {
@@ -293,8 +295,8 @@ func (d digests) of(r *ask) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// known is what is kept under a key, where it was masked or not as a request with so many bytes left
-// to mask has it, of which it takes its own.
+// known is what is kept under a key, where it was masked or not as a request with so many bytes
+// left to mask has it, of which it takes its own.
 func (d digests) known(key [sha256.Size]byte, left *int) (part, bool) {
 	p, ok := d.parts.Get(key)
 	if !ok || p.whole != (p.size > *left) {
@@ -399,7 +401,8 @@ func wordsOf(content any) (text string, ok bool) {
 	return words.String(), true
 }
 
-// hideImages puts digests in the places of a content's images, which are no text of which a part may differ.
+// hideImages puts digests in the places of a content's images, which are no text of
+// which a part may differ.
 func hideImages(content any) {
 	list, _ := content.([]any)
 	for _, p := range list {
@@ -472,9 +475,9 @@ func masked(value any) any {
 // billing is a line with which Claude Code begins its system prompt, another in each request.
 var billing = regexp.MustCompile(`(?m)^x-anthropic-billing-header:.*\n?`)
 
-// masks are what another start of an agent writes otherwise, and why it is no other request. Each is
-// as narrow as what agents and their tools were seen to write; see docs/guide/agents.md. A line that
-// has none of some texts is not looked through.
+// masks are what another start of an agent writes otherwise, and why it is no other request. Each
+// is as narrow as what agents and their tools were seen to write; see docs/guide/agents.md. A line
+// that has none of some texts is not looked through.
 var masks = []struct {
 	what  *regexp.Regexp
 	by    string
@@ -516,8 +519,8 @@ var masks = []struct {
 }
 
 // Bounds of the texts of which something is masked, in bytes, since that takes time: a larger text
-// counts as it is, and so does a message or a field with which a request has more. The latter follows
-// from the request alone, so that another start's is known by it.
+// counts as it is, and so does a message or a field with which a request has more. The latter
+// follows from the request alone, so that another start's is known by it.
 const (
 	maxMasked        = 256 << 10
 	maxMaskedRequest = 4 << 20

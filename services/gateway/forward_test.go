@@ -35,11 +35,14 @@ func askOf(t *testing.T, d dialects.Dialect, body map[string]any) *ask {
 // scripted is what an agent asks in its n-th request: the task, and behind it n turns with what its
 // tool has answered.
 func scripted(n int, results func(turn int) string) map[string]any {
-	messages := []any{map[string]any{"role": "system", "content": "An agent."}, map[string]any{"role": "user", "content": "Mend it."}}
+	messages := []any{map[string]any{"role": "system", "content": "An agent."},
+		map[string]any{"role": "user", "content": "Mend it."}}
 	for i := range n {
 		id := fmt.Sprint("call-", i)
-		messages = append(messages, map[string]any{"role": "assistant", "content": fmt.Sprint("said ", i), "tool_calls": []any{
-			map[string]any{"id": id, "type": "function", "function": map[string]any{"name": "sh", "arguments": `{"command":"ls"}`}}}},
+		messages = append(messages, map[string]any{"role": "assistant",
+			"content": fmt.Sprint("said ", i), "tool_calls": []any{
+				map[string]any{"id": id, "type": "function",
+					"function": map[string]any{"name": "sh", "arguments": `{"command":"ls"}`}}}},
 			map[string]any{"role": "tool", "tool_call_id": id, "content": results(i)})
 	}
 	return map[string]any{"model": "m", "messages": messages, "tools": []any{map[string]any{"type": "function",
@@ -59,7 +62,8 @@ func onLog(t *testing.T, bodies ...map[string]any) *events.Rollout {
 		said := fmt.Sprint("said ", n)
 		turn := events.TurnSampled{Turn: i, RequestDigest: digests.of(a), Content: said, TokenIDs: []int32{code(said)},
 			ToolCalls: []events.ToolCall{{ID: fmt.Sprint("call-", n), Name: "sh", Arguments: `{"command":"ls"}`}},
-			Logprobs:  []float32{-1}, FinishReason: events.FinishStop, StartedAt: at.Add(time.Duration(10*i) * time.Second), LatencyMS: 2000}
+			Logprobs:  []float32{-1}, FinishReason: events.FinishStop,
+			StartedAt: at.Add(time.Duration(10*i) * time.Second), LatencyMS: 2000}
 		if err := a.bind(r.Turns); err != nil {
 			t.Fatal(err)
 		}
@@ -101,8 +105,9 @@ func TestForward(t *testing.T) {
 			}
 		}
 		got := a.recall(askOf(t, dialects.Chat{}, scripted(n, results)))
-		if n < 12 != (got != nil) || got != nil && (got.Turn.Turn != n || got.ID != fmt.Sprint("r.g000001-0-", n) || got.Model != model ||
-			!slices.Equal(got.Prompt, talk(askOf(t, dialects.Chat{}, bodies[n]).Conversation).tokens())) {
+		if n < 12 != (got != nil) ||
+			got != nil && (got.Turn.Turn != n || got.ID != fmt.Sprint("r.g000001-0-", n) || got.Model != model ||
+				!slices.Equal(got.Prompt, talk(askOf(t, dialects.Chat{}, bodies[n]).Conversation).tokens())) {
 			t.Fatalf("request %d is answered by %+v", n, got)
 		}
 	}
@@ -145,8 +150,8 @@ func TestForwardInOrder(t *testing.T) {
 	}
 }
 
-// TestForwardIsFenced: an agent may record nothing once another start of it is on the log, nor where
-// another one has made a turn.
+// TestForwardIsFenced: an agent may record nothing once another start of it is on the log, nor
+// where another one has made a turn.
 func TestForwardIsFenced(t *testing.T) {
 	r := onLog(t, scripted(0, unchanged))
 	r.Restarts = 1
@@ -165,7 +170,10 @@ func TestForwardIsFenced(t *testing.T) {
 		t.Error("an agent records behind a turn of another one")
 	}
 	for what, happens := range map[string]func(){
-		"a refusal":       func() { first.heard(t.Context(), problem(http.StatusConflict, "rollout_over", "it is over")) },
+		"a refusal": func() {
+			first.heard(t.Context(),
+				problem(http.StatusConflict, "rollout_over", "it is over"))
+		},
 		"a failure":       func() { first.heard(t.Context(), errors.New("the server is gone")) },
 		"a turn":          func() { first.recorded(events.TurnSampled{}) },
 		"a recorded turn": func() { first.recall(askOf(t, dialects.Chat{}, scripted(0, unchanged))) },
@@ -205,17 +213,25 @@ func TestDigests(t *testing.T) {
 				message(b, 3+2*i)["tool_call_id"] = id
 			}
 		})},
-		"arguments": {base, with(func(b map[string]any) { function(message(b, 2))["arguments"] = ` {"command" : "ls"}` })},
-		"spaces":    {base, with(func(b map[string]any) { message(b, 2)["content"] = "said 0\n" })},
+		"arguments": {base, with(func(b map[string]any) {
+			function(message(b,
+				2))["arguments"] = ` {"command" : "ls"}`
+		})},
+		"spaces": {base, with(func(b map[string]any) { message(b, 2)["content"] = "said 0\n" })},
 		"parts": {base, with(func(b map[string]any) {
 			message(b, 1)["content"] = []any{map[string]any{"type": "text", "text": "Mend it."}}
 		})},
-		"billing":      {with(func(b map[string]any) { message(b, 0)["content"] = "x-anthropic-billing-header: cch=1;\nAn agent." }), base},
-		"uuid":         {result("id 0b54c9e2-1f6e-4c3e-9f0e-6f5a0a4d2c11"), result("id 9c1d0f7a-77aa-4b7e-8d52-0c55c0f0a9b3")},
-		"moment":       {result("2026-11-30T08:47:43.123Z ok"), result("2026-12-01T09:00:00.9Z ok")},
-		"date":         {result("Today is Monday, November 30, 2026."), result("Today is Tuesday, December 1, 2026.")},
-		"date(1)":      {result("Mon Nov 30 08:47:43 UTC 2026"), result("Tue Dec  1 11:00:07 UTC 2026")},
-		"ls":           {result("-rw-r--r-- 1 u u 4 Nov 30 08:47 a.txt"), result("-rw-r--r-- 1 u u 4 Dec  1 11:00 a.txt")},
+		"billing": {with(func(b map[string]any) {
+			message(b,
+				0)["content"] = "x-anthropic-billing-header: cch=1;\nAn agent."
+		}), base},
+		"uuid": {result("id 0b54c9e2-1f6e-4c3e-9f0e-6f5a0a4d2c11"),
+			result("id 9c1d0f7a-77aa-4b7e-8d52-0c55c0f0a9b3")},
+		"moment":  {result("2026-11-30T08:47:43.123Z ok"), result("2026-12-01T09:00:00.9Z ok")},
+		"date":    {result("Today is Monday, November 30, 2026."), result("Today is Tuesday, December 1, 2026.")},
+		"date(1)": {result("Mon Nov 30 08:47:43 UTC 2026"), result("Tue Dec  1 11:00:07 UTC 2026")},
+		"ls": {result("-rw-r--r-- 1 u u 4 Nov 30 08:47 a.txt"),
+			result("-rw-r--r-- 1 u u 4 Dec  1 11:00 a.txt")},
 		"epoch":        {result("1796028463"), result("1796028999")},
 		"seconds":      {result("3 passed in 0.12s"), result("3 passed in 1.04s")},
 		"go test":      {result("ok  \tpkg\t0.004s"), result("ok  \tpkg\t0.011s")},
@@ -252,25 +268,31 @@ func TestDigests(t *testing.T) {
 		"an integer":       result("3 failed TURN"),
 		"a short duration": result("sleep 5"),
 		"an image": with(func(b map[string]any) {
-			message(b, 1)["content"] = []any{map[string]any{"type": "image_url", "image_url": map[string]any{"url": "data:image/png;base64," + pixel}}}
+			message(b, 1)["content"] = []any{map[string]any{"type": "image_url",
+				"image_url": map[string]any{"url": "data:image/png;base64," + pixel}}}
 		}),
 	} {
 		if of(dialects.Chat{}, base) == of(dialects.Chat{}, other) {
 			t.Errorf("%s: the same request", name)
 		}
 	}
-	for _, pair := range [][2]string{{"/tmp/results.txt", "/tmp/summary.txt"}, {"port 1", "port 2"}, {"sleep 5", "sleep 6"}, {"3 passed", "4 passed"},
+	for _, pair := range [][2]string{{"/tmp/results.txt", "/tmp/summary.txt"}, {"port 1", "port 2"},
+		{"sleep 5", "sleep 6"}, {"3 passed", "4 passed"},
 		{"v1.2.3", "v1.2.4"}, {"0x1f", "0x2f"}, {"line 1234567", "line 1234568"}} {
 		if mask(pair[0]) == mask(pair[1]) {
 			t.Errorf("%q and %q are the same", pair[0], pair[1])
 		}
 	}
-	chat := map[string]any{"max_tokens": 9, "messages": []any{map[string]any{"role": "system", "content": "S"}, map[string]any{"role": "user", "content": "U"}}}
-	messages := map[string]any{"max_tokens": 9, "system": "S", "messages": []any{map[string]any{"role": "user", "content": "U"}}, "stream": true}
+	chat := map[string]any{"max_tokens": 9, "messages": []any{map[string]any{"role": "system", "content": "S"},
+		map[string]any{"role": "user", "content": "U"}}}
+	messages := map[string]any{"max_tokens": 9, "system": "S",
+		"messages": []any{map[string]any{"role": "user", "content": "U"}}, "stream": true}
 	responses := map[string]any{"max_output_tokens": 9, "instructions": "S", "input": "U"}
 	text := func(text string) map[string]any { return map[string]any{"parts": []any{map[string]any{"text": text}}} }
-	gemini := map[string]any{"generationConfig": map[string]any{"maxOutputTokens": 9}, "systemInstruction": text("S"), "contents": []any{text("U")}}
-	if of(dialects.Chat{}, chat) != of(dialects.Messages{}, messages) || of(dialects.Chat{}, chat) != of(dialects.Responses{}, responses) ||
+	gemini := map[string]any{"generationConfig": map[string]any{"maxOutputTokens": 9}, "systemInstruction": text("S"),
+		"contents": []any{text("U")}}
+	if of(dialects.Chat{}, chat) != of(dialects.Messages{}, messages) ||
+		of(dialects.Chat{}, chat) != of(dialects.Responses{}, responses) ||
 		of(dialects.Chat{}, chat) != of(dialects.Gemini{}, gemini) {
 		t.Error("a request in another dialect is another one")
 	}
@@ -281,7 +303,8 @@ func TestDigests(t *testing.T) {
 func TestDigestsOfParallelResults(t *testing.T) {
 	of := func(results ...string) string { // each the id of its call, and a text
 		call := func(id string) any {
-			return map[string]any{"id": id, "type": "function", "function": map[string]any{"name": "sh", "arguments": "{}"}}
+			return map[string]any{"id": id, "type": "function",
+				"function": map[string]any{"name": "sh", "arguments": "{}"}}
 		}
 		messages := []any{map[string]any{"role": "user", "content": "go"},
 			map[string]any{"role": "assistant", "content": "", "tool_calls": []any{call("a"), call("b")}}}
@@ -298,8 +321,9 @@ func TestDigestsOfParallelResults(t *testing.T) {
 	}
 }
 
-// TestDigestsAreBounded: a request with more texts than are masked is still the same as what came
-// before, and each of its messages is kept, by ids of any length. Those with many calls are not kept.
+// TestDigestsAreBounded: a request with more texts than are masked is still the same as
+// what came before, and each of its messages is kept, by ids of any length. Those with
+// many calls are not kept.
 func TestDigestsAreBounded(t *testing.T) {
 	says := func(texts ...string) *ask {
 		var messages []any
@@ -340,7 +364,8 @@ func TestDigestsAreBounded(t *testing.T) {
 				"function": map[string]any{"name": "sh", "arguments": "{}"}})
 		}
 		kept = newDigests()
-		kept.of(askOf(t, dialects.Chat{}, map[string]any{"messages": []any{map[string]any{"role": "user", "content": "go"},
+		kept.of(askOf(t, dialects.Chat{}, map[string]any{"messages": []any{map[string]any{"role": "user",
+			"content": "go"},
 			map[string]any{"role": "assistant", "content": "", "tool_calls": list}}}))
 		if kept.parts.Len() != want {
 			t.Errorf("%d of 2 messages are kept, one of %d calls", kept.parts.Len(), calls)
@@ -348,9 +373,9 @@ func TestDigestsAreBounded(t *testing.T) {
 	}
 }
 
-// TestLeftTurnsAreNotTrained: samples have none of the turns that an agent has left behind, and what
-// went on behind one of them begins anew with all of its prompt. Each other turn is trained once,
-// behind the prompt with which it was sampled.
+// TestLeftTurnsAreNotTrained: samples have none of the turns that an agent has left behind, and
+// what went on behind one of them begins anew with all of its prompt. Each other turn is trained
+// once, behind the prompt with which it was sampled.
 func TestLeftTurnsAreNotTrained(t *testing.T) {
 	other := func(turn int) string {
 		if turn == 1 {
@@ -359,7 +384,8 @@ func TestLeftTurnsAreNotTrained(t *testing.T) {
 		return unchanged(turn)
 	}
 	// Turn 2 is asked twice; the agent goes on behind the second answer, and then another way.
-	bodies := []map[string]any{scripted(0, unchanged), scripted(1, unchanged), scripted(1, unchanged), scripted(2, unchanged), scripted(2, other), scripted(3, other)}
+	bodies := []map[string]any{scripted(0, unchanged), scripted(1, unchanged), scripted(1, unchanged),
+		scripted(2, unchanged), scripted(2, other), scripted(3, other)}
 	for left := range 1 << len(bodies) {
 		r := onLog(t, bodies...)
 		ended := &events.AgentEnded{Recalled: 1}
@@ -384,7 +410,8 @@ func TestLeftTurnsAreNotTrained(t *testing.T) {
 			for _, span := range s.Turns {
 				prompt := talk(askOf(t, dialects.Chat{}, bodies[span.Turn]).Conversation).tokens()
 				if !slices.Equal(s.Tokens[:span.Start], prompt) {
-					t.Errorf("left %v: turn %d is trained behind %v, not %v", ended.Left, span.Turn, s.Tokens[:span.Start], prompt)
+					t.Errorf("left %v: turn %d is trained behind %v, not %v", ended.Left, span.Turn,
+						s.Tokens[:span.Start], prompt)
 				}
 				trained[int(span.Turn)]++
 			}
@@ -397,8 +424,8 @@ func TestLeftTurnsAreNotTrained(t *testing.T) {
 	}
 }
 
-// TestLeftTurnsTakeTheirExperts: what begins a sample behind a turn that was left says nothing of its
-// tokens' experts, which would begin in the middle, and that it lacks them.
+// TestLeftTurnsTakeTheirExperts: what begins a sample behind a turn that was left says nothing of
+// its tokens' experts, which would begin in the middle, and that it lacks them.
 func TestLeftTurnsTakeTheirExperts(t *testing.T) {
 	r := onLog(t, scripted(0, unchanged), scripted(1, unchanged), scripted(2, unchanged))
 	for i := range r.Turns {
@@ -411,7 +438,8 @@ func TestLeftTurnsTakeTheirExperts(t *testing.T) {
 		!slices.Equal(got.Lacks, []string{runfile.ColumnRoutedExperts}) {
 		t.Errorf("behind a turn that was left: %+v, lacks %v", got.Columns, got.Lacks)
 	}
-	if len(turns[0].Columns) != 2 || len(r.Turns[2].Columns) != 2 || r.Turns[2].Columns[0].Name != runfile.ColumnRoutedExperts {
+	if len(turns[0].Columns) != 2 || len(r.Turns[2].Columns) != 2 ||
+		r.Turns[2].Columns[0].Name != runfile.ColumnRoutedExperts {
 		t.Errorf("another turn, or the recorded one, has %+v, %+v", turns[0].Columns, r.Turns[2].Columns)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
-// FuzzRead: whatever a client sends is refused, or becomes a request with as many messages as are recorded, all of them readable.
+// FuzzRead: whatever a client sends is refused, or becomes a request with as many messages as are
+// recorded, all of them readable.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		`{"messages":[{"role":"user","content":"a"}],"n":1,"stream":true,"stream_options":{"include_usage":true}}`,
@@ -22,7 +23,8 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, d := range []dialects.Dialect{dialects.Chat{}, dialects.Messages{}, dialects.Responses{}, dialects.Gemini{}, dialects.MessagesCount{}, dialects.GeminiCount{}} {
+		for _, d := range []dialects.Dialect{dialects.Chat{}, dialects.Messages{}, dialects.Responses{},
+			dialects.Gemini{}, dialects.MessagesCount{}, dialects.GeminiCount{}} {
 			a, err := d.Read(body)
 			if err != nil {
 				continue
@@ -32,8 +34,10 @@ func FuzzRead(f *testing.F) {
 					Function struct{ Arguments string }
 				} `json:"tool_calls"`
 			}
-			if err := json.Unmarshal(a.Forward["messages"], &sent); err != nil || len(sent) == 0 || len(sent) != len(a.Conversation) || a.MaxTokens < 0 {
-				t.Fatalf("%T: %s: %d messages are recorded of %s: %v", d, body, len(a.Conversation), a.Forward["messages"], err)
+			if err := json.Unmarshal(a.Forward["messages"], &sent); err != nil || len(sent) == 0 ||
+				len(sent) != len(a.Conversation) || a.MaxTokens < 0 {
+				t.Fatalf("%T: %s: %d messages are recorded of %s: %v", d, body, len(a.Conversation),
+					a.Forward["messages"], err)
 			}
 			for _, m := range sent {
 				for _, c := range m.ToolCalls {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// gate lets a bounded number of calls through at once. Those who wait come in by priority, then in their order; where too many wait,
-// the one that would come in last is sent away.
+// gate lets a bounded number of calls through at once. Those who wait come in by priority, then in
+// their order; where too many wait, the one that would come in last is sent away.
 type gate struct {
 	mu      sync.Mutex
 	free    int
@@ -92,7 +92,8 @@ func (g *gate) shedBelow(priority int) bool {
 }
 
 func (g *gate) overloaded() error {
-	return later(time.Second, "overloaded", "%d calls wait for the inference servers, of this one's priority or a higher one: try again", g.most)
+	return later(time.Second, "overloaded",
+		"%d calls wait for the inference servers, of this one's priority or a higher one: try again", g.most)
 }
 
 func (g *gate) leave() {
@@ -139,7 +140,8 @@ func (q *queue) Pop() any {
 	return w
 }
 
-// locks lets the calls of one rollout state their turns one after the other, and so many count at once.
+// locks lets the calls of one rollout state their turns one after the other,
+// and so many count at once.
 type locks struct {
 	mu   sync.Mutex
 	held map[string]*lock
@@ -156,7 +158,8 @@ func (l *locks) take(name string) (release func()) {
 	return release
 }
 
-// wait is take for somebody who may leave before his turn comes, of a lock that so many may have at once.
+// wait is take for somebody who may leave before his turn comes, of a lock that
+// so many may have at once.
 func (l *locks) wait(ctx context.Context, name string, places int) (release func(), err error) {
 	l.mu.Lock()
 	if l.held == nil {

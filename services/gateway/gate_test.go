@@ -37,7 +37,8 @@ func waiting(t *testing.T, g *gate, n int) {
 	}
 }
 
-// TestGate: who has priority comes first, then who came first; who leaves the queue takes no slot with him.
+// TestGate: who has priority comes first, then who came first; who leaves the
+// queue takes no slot with him.
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(1, 4, testMetrics(t))
@@ -69,7 +70,8 @@ func TestGate(t *testing.T) {
 			waiting(t, g, i+1)
 		}
 		var full *refusal
-		if err := g.enter(t.Context(), 0); !errors.As(err, &full) || full.status != http.StatusTooManyRequests || full.after == 0 {
+		if err := g.enter(t.Context(), 0); !errors.As(err, &full) ||
+			full.status != http.StatusTooManyRequests || full.after == 0 {
 			t.Errorf("a full queue: %v", err)
 		}
 		leave()
@@ -85,7 +87,8 @@ func TestGate(t *testing.T) {
 	})
 }
 
-// TestGateUnderRaces: however they come and go, no more are within than may be, and no slot is lost.
+// TestGateUnderRaces: however they come and go, no more are within than may
+// be, and no slot is lost.
 func TestGateUnderRaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(3, 1000, testMetrics(t))
@@ -119,7 +122,8 @@ func TestGateUnderRaces(t *testing.T) {
 	})
 }
 
-// TestGateShedsTheLowest: where too many wait, who comes with a higher priority takes the place of the last of the lowest.
+// TestGateShedsTheLowest: where too many wait, who comes with a higher priority takes the place
+// of the last of the lowest.
 func TestGateShedsTheLowest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(1, 2, testMetrics(t))
@@ -195,7 +199,8 @@ func TestSeeds(t *testing.T) {
 func TestReadTenants(t *testing.T) {
 	key := digest("secret")
 	other := digest("other")
-	good := "tenants:\n- name: a\n  key_sha256: " + strings.ToUpper(key) + "\n  runs: [\"team-*\"]\n  requests_per_minute: 60\n  priority: 3\n- name: b\n  key_sha256: " + other + "\n"
+	good := "tenants:\n- name: a\n  key_sha256: " + strings.ToUpper(key) +
+		"\n  runs: [\"team-*\"]\n  requests_per_minute: 60\n  priority: 3\n- name: b\n  key_sha256: " + other + "\n"
 	list, err := ReadTenants([]byte(good))
 	if err != nil || len(list) != 2 || list[0].Priority != 3 || list[0].RequestsPerMinute != 60 {
 		t.Fatalf("%+v: %v", list, err)

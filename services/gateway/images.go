@@ -18,7 +18,8 @@ func (a *ask) shows() bool {
 	return slices.ContainsFunc(a.Conversation, func(m events.PromptMessage) bool { return len(m.Images) > 0 })
 }
 
-// maySee refuses a request with images where the run does not say that its models see them: who trains on its samples must know.
+// maySee refuses a request with images where the run does not say that its models see them: who
+// trains on its samples must know.
 func (r *rollout) maySee(a *ask) error {
 	if r.cfg.Vision || !a.shows() {
 		return nil
@@ -27,7 +28,8 @@ func (r *rollout) maySee(a *ask) error {
 		"the conversation has an image, and run %s does not say that its model sees images: leave it out, or open a run with `vision: true` in its run file", r.Run)
 }
 
-// keep stores the images that are new in a request, whose place is known: what goes on with a turn repeats those that are on the log.
+// keep stores the images that are new in a request, whose place is known: what goes on with a turn
+// repeats those that are on the log.
 func (g *Gateway) keep(ctx context.Context, a *ask) error {
 	for _, m := range a.Conversation[a.held:] {
 		for _, i := range m.Images {
@@ -40,7 +42,8 @@ func (g *Gateway) keep(ctx context.Context, a *ask) error {
 	return nil
 }
 
-// sameImages reports whether two messages show the same images in the same places. Space before their words says nothing.
+// sameImages reports whether two messages show the same images in the same places. Space before
+// their words says nothing.
 func sameImages(a, b events.PromptMessage) bool {
 	return slices.EqualFunc(a.Images, b.Images, func(x, y storage.Image) bool {
 		return x.Same(y) && x.At-leading(a.Content) == y.At-leading(b.Content)
@@ -49,7 +52,8 @@ func sameImages(a, b events.PromptMessage) bool {
 
 func leading(text string) int { return len(text) - len(strings.TrimLeft(text, " \t\r\n")) }
 
-// withoutPlaceholders makes a turn text whose prompt has numbers that are no tokens: nobody knows which tokens stand for its images.
+// withoutPlaceholders makes a turn text whose prompt has numbers that are no tokens: nobody knows
+// which tokens stand for its images.
 func withoutPlaceholders(turn *events.TurnSampled, prompt []int32) []int32 {
 	if !tokencheck.Placeholders(prompt) {
 		return prompt
@@ -59,14 +63,17 @@ func withoutPlaceholders(turn *events.TurnSampled, prompt []int32) []int32 {
 	return nil
 }
 
-// pixelsPerToken is the estimate for servers that count no tokens: models cut images into patches of 28 by 28 pixels or so.
+// pixelsPerToken is the estimate for servers that count no tokens: models cut images into patches
+// of 28 by 28 pixels or so.
 const pixelsPerToken = 28 * 28
 
-// estimateImages takes the bytes of images out of an estimate of the prompt's tokens, and puts their pixels in.
+// estimateImages takes the bytes of images out of an estimate of the prompt's tokens,
+// and puts their pixels in.
 func (a *ask) estimateImages(turn *events.TurnSampled) {
 	for _, m := range a.Conversation {
 		for _, i := range m.Images {
-			turn.PromptTokens += i.Width*i.Height/pixelsPerToken - events.EstimatedTokens(base64.StdEncoding.EncodedLen(int(i.Size)))
+			turn.PromptTokens += i.Width*i.Height/pixelsPerToken - events.EstimatedTokens(
+				base64.StdEncoding.EncodedLen(int(i.Size)))
 		}
 	}
 	turn.PromptTokens = max(1, turn.PromptTokens)
@@ -75,9 +82,11 @@ func (a *ask) estimateImages(turn *events.TurnSampled) {
 // byChat are the causes of a segment that follow from asking by messages.
 var byChat = []string{"", events.CauseThoughts, events.CauseDrift, events.CauseHistory}
 
-// noteImages says of a turn that begins a segment that it was asked for by messages for its images' sake.
+// noteImages says of a turn that begins a segment that it was asked for by
+// messages for its images' sake.
 func (a *ask) noteImages(turn *events.TurnSampled) {
-	if turn.NewSegment && a.shows() && a.cfg.EndpointAPI == runfile.APITokens && slices.Contains(byChat, turn.SegmentCause) {
+	if turn.NewSegment && a.shows() && a.cfg.EndpointAPI == runfile.APITokens &&
+		slices.Contains(byChat, turn.SegmentCause) {
 		turn.SegmentCause = events.CauseImages
 	}
 }

@@ -19,15 +19,19 @@ const (
 
 func shown(data string) map[string]any {
 	return map[string]any{"max_tokens": 9, "messages": []any{map[string]any{"role": "user", "content": []any{
-		map[string]any{"type": "text", "text": "What is it?"}, map[string]any{"type": "image_url", "image_url": map[string]any{"url": "data:image/png;base64," + data}}}}}}
+		map[string]any{"type": "text", "text": "What is it?"},
+		map[string]any{"type": "image_url", "image_url": map[string]any{"url": "data:image/png;base64," + data}}}}}}
 }
 
-// TestImagesAreCompared: a request with the same image is the same one, in any dialect, and one with another image of that size is another.
+// TestImagesAreCompared: a request with the same image is the same one, in any dialect, and one
+// with another image of that size is another.
 func TestImagesAreCompared(t *testing.T) {
 	a, b := askOf(t, dialects.Chat{}, shown(pixel)), askOf(t, dialects.Chat{}, shown(other))
-	block := map[string]any{"type": "image", "source": map[string]any{"type": "base64", "media_type": "image/webp", "data": pixel}}
-	same := askOf(t, dialects.Messages{}, map[string]any{"max_tokens": 9, "messages": []any{map[string]any{"role": "user",
-		"content": []any{map[string]any{"type": "text", "text": "What is it?"}, block}}}})
+	block := map[string]any{"type": "image", "source": map[string]any{"type": "base64", "media_type": "image/webp",
+		"data": pixel}}
+	same := askOf(t, dialects.Messages{}, map[string]any{"max_tokens": 9,
+		"messages": []any{map[string]any{"role": "user",
+			"content": []any{map[string]any{"type": "text", "text": "What is it?"}, block}}}})
 	d := newDigests()
 	if d.of(a) != d.of(same) || d.of(a) == d.of(b) {
 		t.Error("the digests do not tell the images")
@@ -55,15 +59,19 @@ func TestPlaceholders(t *testing.T) {
 		id   int32
 		text bool
 	}{{tokencheck.NoToken - 1, false}, {tokencheck.NoToken, true}} {
-		turn := events.TurnSampled{TokenIDs: []int32{7}, Logprobs: []float32{-1}, VersionSpans: []events.VersionSpan{{End: 1}}}
+		turn := events.TurnSampled{TokenIDs: []int32{7}, Logprobs: []float32{-1},
+			VersionSpans: []events.VersionSpan{{End: 1}}}
 		prompt := withoutPlaceholders(&turn, []int32{1, c.id, c.id})
-		if turn.TextOnly != c.text || (prompt == nil) != c.text || (len(turn.TokenIDs)+len(turn.Logprobs)+len(turn.VersionSpans) == 0) != c.text || len(turn.Lacks) == 1 != c.text {
+		if turn.TextOnly != c.text || (prompt == nil) != c.text ||
+			(len(turn.TokenIDs)+len(turn.Logprobs)+len(turn.VersionSpans) == 0) != c.text ||
+			len(turn.Lacks) == 1 != c.text {
 			t.Errorf("%d: %+v, %v", c.id, turn, prompt)
 		}
 	}
 }
 
-// TestImageCause: in a run that asks by tokens a sample says that it was asked for by messages, unless the harness has begun it for another reason.
+// TestImageCause: in a run that asks by tokens a sample says that it was asked for by messages,
+// unless the harness has begun it for another reason.
 func TestImageCause(t *testing.T) {
 	for _, c := range []struct {
 		api, was, want string
@@ -84,7 +92,8 @@ func TestImageCause(t *testing.T) {
 	}
 }
 
-// TestEstimatedImages: where the server counts nothing, an image is estimated by its pixels and not by its bytes.
+// TestEstimatedImages: where the server counts nothing, an image is estimated by its
+// pixels and not by its bytes.
 func TestEstimatedImages(t *testing.T) {
 	a := askOf(t, dialects.Chat{}, shown(pixel))
 	a.Conversation[0].Images[0].Size = 8 << 20
@@ -95,7 +104,8 @@ func TestEstimatedImages(t *testing.T) {
 	}
 }
 
-// TestSegmentImages: the samples of a trajectory have the images that intake and audit expect of its turns.
+// TestSegmentImages: the samples of a trajectory have the images that intake and
+// audit expect of its turns.
 func TestSegmentImages(t *testing.T) {
 	turn := func(n int, after int, begins, text bool, names ...string) events.TurnSampled {
 		s := events.TurnSampled{Turn: n, NewSegment: begins, TextOnly: text}
@@ -103,7 +113,8 @@ func TestSegmentImages(t *testing.T) {
 			s.After = &after
 		}
 		for _, name := range names {
-			s.Prompt = append(s.Prompt, events.PromptMessage{Role: "user", Images: []storage.Image{{MediaType: name, At: n}}})
+			s.Prompt = append(s.Prompt, events.PromptMessage{Role: "user",
+				Images: []storage.Image{{MediaType: name, At: n}}})
 		}
 		if !text {
 			s.PromptDelta, s.TokenIDs, s.Logprobs = []int32{1}, []int32{2}, []float32{-1}
@@ -111,7 +122,8 @@ func TestSegmentImages(t *testing.T) {
 		return s
 	}
 	turns := []events.TurnSampled{
-		turn(0, -1, true, false, "a", "b"), turn(1, 0, false, false, "c"), turn(2, 0, true, false, "d"), turn(3, 1, false, false),
+		turn(0, -1, true, false, "a", "b"), turn(1, 0, false, false, "c"), turn(2, 0, true, false, "d"),
+		turn(3, 1, false, false),
 		turn(4, -1, true, false), turn(5, 3, true, false), turn(6, 2, false, false, "e"),
 	}
 	text := append(turns[:len(turns):len(turns)], turn(7, 1, true, true, "f"))

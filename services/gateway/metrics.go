@@ -22,12 +22,17 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_gateway_requests_total", Help: "Requests by route and status."}, []string{"route", "status"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_gateway_seconds", Help: "Time from a request to the end of its answer.",
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_gateway_requests_total",
+			Help: "Requests by route and status."}, []string{"route", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "rondo_gateway_seconds",
+			Help:    "Time from a request to the end of its answer.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 11)}, []string{"route"}),
-		tokens:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_gateway_tokens_total", Help: "Tokens of recorded turns: prompt, sampled."}, []string{"kind"}),
-		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rondo_gateway_running", Help: "Calls at the inference servers."}),
-		waiting: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rondo_gateway_waiting", Help: "Calls that wait for a slot."}),
+		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rondo_gateway_tokens_total",
+			Help: "Tokens of recorded turns: prompt, sampled."}, []string{"kind"}),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rondo_gateway_running",
+			Help: "Calls at the inference servers."}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rondo_gateway_waiting",
+			Help: "Calls that wait for a slot."}),
 	}
 	// A process may have one gateway for harnesses and one for agents.
 	errs := make([]error, 5)

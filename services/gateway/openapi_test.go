@@ -38,18 +38,23 @@ func bodyOf(value any) object {
 func operation(e endpoint) object {
 	failure := object{"description": "What is wrong, in the words of the dialect", "content": bodyOf(nil)}
 	o := object{
-		"summary": e.summary, "responses": object{strconv.Itoa(e.status): object{"description": "Done", "content": bodyOf(e.answers)}, "default": failure},
+		"summary": e.summary, "responses": object{strconv.Itoa(e.status): object{"description": "Done",
+			"content": bodyOf(e.answers)}, "default": failure},
 		"security": []object{{"bearer": []string{}}, {"x-api-key": []string{}}},
 	}
 	var parameters []object
 	if strings.Contains(e.pattern, "{id}") {
-		parameters = append(parameters, object{"name": "id", "in": "path", "required": true, "schema": object{"type": "string"}, "description": "what POST /rollouts has answered, RUN.ROLLOUT"})
+		parameters = append(parameters, object{"name": "id", "in": "path", "required": true,
+			"schema": object{"type": "string"}, "description": "what POST /rollouts has answered, RUN.ROLLOUT"})
 	}
 	if strings.Contains(e.pattern, "{method...}") {
-		parameters = append(parameters, object{"name": "method", "in": "path", "required": true, "schema": object{"type": "string"}, "description": "MODEL:generateContent, MODEL:streamGenerateContent with alt=sse, or MODEL:countTokens"})
+		parameters = append(parameters, object{"name": "method", "in": "path", "required": true,
+			"schema":      object{"type": "string"},
+			"description": "MODEL:generateContent, MODEL:streamGenerateContent with alt=sse, or MODEL:countTokens"})
 	}
 	if e.repeatable {
-		parameters = append(parameters, object{"name": keyHeader, "in": "header", "schema": object{"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+		parameters = append(parameters, object{"name": keyHeader, "in": "header",
+			"schema":      object{"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
 			"description": "names the call, so that it may be repeated after a lost answer: it is done once"})
 	}
 	if parameters != nil {
@@ -75,10 +80,12 @@ func TestDescription(t *testing.T) {
 	}
 	document := object{
 		"openapi": "3.1.0",
-		"info":    object{"title": "Rondo's gateway", "version": "1", "description": "Rollouts of harnesses of one's own: docs/guide/harnesses.md"},
-		"paths":   paths,
+		"info": object{"title": "Rondo's gateway", "version": "1",
+			"description": "Rollouts of harnesses of one's own: docs/guide/harnesses.md"},
+		"paths": paths,
 		"components": object{"securitySchemes": object{
-			"bearer": object{"type": "http", "scheme": "bearer"}, "x-api-key": object{"type": "apiKey", "in": "header", "name": "x-api-key"},
+			"bearer":    object{"type": "http", "scheme": "bearer"},
+			"x-api-key": object{"type": "apiKey", "in": "header", "name": "x-api-key"},
 		}},
 	}
 	want, err := json.MarshalIndent(document, "", "  ")

@@ -16,8 +16,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// record puts an answer on the log as the rollout's next turn. Calls of one rollout may race, here and in other gateways: then this
-// one has another number, and begins a segment where another has gone on with its turn before.
+// record puts an answer on the log as the rollout's next turn. Calls of one rollout may race, here
+// and in other gateways: then this one has another number, and begins a segment where another has
+// gone on with its turn before.
 func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sampled *fleet.Answer) (*answer, error) {
 	defer g.locks.take(name(ro.Run, ro.ID))()
 	for try := 0; ; try++ {
@@ -84,12 +85,14 @@ func (g *Gateway) record(ctx context.Context, t *tenant, ro *rollout, a *ask, sa
 		}
 		if stands, err := contentID(again, again.Turns[turn.Turn]); err == nil && stands == id {
 			t.agent.recorded(turn)
-			return newAnswer(ro, turn, prompt, sampled.Response), nil // it is this one, and only the intake's answer was lost
+			// it is this one, and only the intake's answer was lost
+			return newAnswer(ro, turn, prompt, sampled.Response), nil
 		}
 	}
 }
 
-// stateTurn puts a turn on the log: by the intake, or behind the last link that is known where the rollout is an agent's.
+// stateTurn puts a turn on the log: by the intake, or behind the last link that is known where
+// the rollout is an agent's.
 func (g *Gateway) stateTurn(ctx context.Context, t *tenant, ro *rollout, id string, turn events.TurnSampled) error {
 	if t.agent == nil {
 		return g.state(ctx, t, ro.Run, events.TurnSampledType, ro.ID, id, turn)
@@ -111,11 +114,13 @@ func (g *Gateway) stateTurn(ctx context.Context, t *tenant, ro *rollout, id stri
 	return err
 }
 
-// errAdopted says that another turn stands in the place of this one, or this one that was stated before.
+// errAdopted says that another turn stands in the place of this one, or this
+// one that was stated before.
 var errAdopted = errors.New("the turn's place is taken")
 
 func newAnswer(ro *rollout, turn events.TurnSampled, prompt []int32, response *inference.Response) *answer {
-	n := &answer{Answer: &dialects.Answer{ID: fmt.Sprintf("%s-%d", name(ro.Run, ro.ID), turn.Turn), Model: cmp.Or(turn.AnsweredBy(), ro.cfg.Policy), Created: turn.StartedAt, Turn: turn, Prompt: prompt}}
+	n := &answer{Answer: &dialects.Answer{ID: fmt.Sprintf("%s-%d", name(ro.Run, ro.ID), turn.Turn),
+		Model: cmp.Or(turn.AnsweredBy(), ro.cfg.Policy), Created: turn.StartedAt, Turn: turn, Prompt: prompt}}
 	choice := response.Choices[0]
 	if turn.Reasoning != nil {
 		n.Reasoning = turn.Reasoning.Text
@@ -128,8 +133,8 @@ func newAnswer(ro *rollout, turn events.TurnSampled, prompt []int32, response *i
 	return n
 }
 
-// contentID is the id under which a turn is stated: two gateways that state different turns in one place must not be taken for one
-// that repeats itself.
+// contentID is the id under which a turn is stated: two gateways that state different turns in one
+// place must not be taken for one that repeats itself.
 func contentID(ro *rollout, turn events.TurnSampled) (string, error) {
 	body, err := json.Marshal(turn)
 	if err != nil {

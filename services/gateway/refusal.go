@@ -35,7 +35,8 @@ func later(after time.Duration, code, format string, args ...any) error {
 	return &refusal{status: http.StatusTooManyRequests, code: code, message: fmt.Sprintf(format, args...), after: after}
 }
 
-// tell writes a refusal, unless the answer has begun: then the error is the last thing that the stream says.
+// tell writes a refusal, unless the answer has begun: then the error is the last
+// thing that the stream says.
 func tell(w *stream, d dialects.Dialect, r *refusal) {
 	if w.begun {
 		w.event(d.Failure(r.failure()))

@@ -19,8 +19,9 @@ func TestSameArguments(t *testing.T) {
 		x, y string
 		same bool
 	}{
-		"spaces":                 {`{"city": "Paris"}`, `{"city":"Paris"}`, true},
-		"order of keys":          {`{"a":1,"b":{"c":[1,2],"d":null}}`, `{ "b": {"d": null, "c": [1, 2]}, "a": 1 }`, true},
+		"spaces": {`{"city": "Paris"}`, `{"city":"Paris"}`, true},
+		"order of keys": {`{"a":1,"b":{"c":[1,2],"d":null}}`,
+			`{ "b": {"d": null, "c": [1, 2]}, "a": 1 }`, true},
 		"escapes":                {`{"a":"\u00e9\/"}`, `{"a":"é/"}`, true},
 		"nothing":                {``, `{}`, true},
 		"no object, and wrapped": {`ls -l`, `{"malformed_arguments":"ls -l"}`, true},
@@ -59,8 +60,8 @@ func TestSameArguments(t *testing.T) {
 	}
 }
 
-// TestFilledArguments: a call is the same where a client has added arguments, or left some out, that
-// have the default of the tool's schema.
+// TestFilledArguments: a call is the same where a client has added arguments, or left some out,
+// that have the default of the tool's schema.
 func TestFilledArguments(t *testing.T) {
 	own := defaultsOf(json.RawMessage(`[
 		{"function":{"name":"f","parameters":{"properties":{"all":{"default":false},"n":{"default":2.50},"o":{"default":{"a":[]}},"x":{}}}}},
@@ -99,8 +100,10 @@ func TestFilledArguments(t *testing.T) {
 		t.Error("what is no list of tools has defaults")
 	}
 	deep := strings.Repeat(`{"a":`, 1<<16) + "0" + strings.Repeat("}", 1<<16)
-	for _, value := range []string{deep, strings.Repeat("[", maxLevels+5) + strings.Repeat("]", maxLevels+5), `"` + strings.Repeat("x", maxTools) + `"`} {
-		own := defaultsOf(json.RawMessage(`[{"function":{"name":"f","parameters":{"properties":{"x":{"default":` + value + `}}}}}]`))
+	for _, value := range []string{deep, strings.Repeat("[", maxLevels+5) + strings.Repeat("]", maxLevels+5),
+		`"` + strings.Repeat("x", maxTools) + `"`} {
+		own := defaultsOf(json.RawMessage(`[{"function":{"name":"f","parameters":{"properties":{"x":{"default":` +
+			value + `}}}}}]`))
 		if len(own["f"]) > 0 {
 			t.Errorf("a default of %d bytes is read", len(value))
 		}
@@ -136,7 +139,8 @@ func TestFilledTurns(t *testing.T) {
 			t.Errorf("%s goes on with turn %d, want %d: %v", arguments, a.after, c.after, err)
 			continue
 		}
-		if sent := a.Conversation[1].ToolCalls[0].Arguments; c.after >= 0 && sent != own[c.after].ToolCalls[0].Arguments {
+		if sent := a.Conversation[1].ToolCalls[0].Arguments; c.after >= 0 &&
+			sent != own[c.after].ToolCalls[0].Arguments {
 			t.Errorf("%s goes to the server as %s", arguments, sent)
 		}
 	}
@@ -145,7 +149,8 @@ func TestFilledTurns(t *testing.T) {
 // recordedCall is a turn that calls a tool behind thoughts, as in a rollout's log.
 func recordedCall(n int, id, arguments string) events.TurnSampled {
 	turn := events.TurnSampled{
-		Turn: n, Content: "I look.", Reasoning: &events.Reasoning{Text: fmt.Sprint("hm ", n), Fields: []string{"reasoning"}},
+		Turn: n, Content: "I look.", Reasoning: &events.Reasoning{Text: fmt.Sprint("hm ", n),
+			Fields: []string{"reasoning"}},
 		ToolCalls: []events.ToolCall{{ID: id, Name: "f", Arguments: arguments}},
 	}
 	if turn.NewSegment = n == 0; n == 0 {
@@ -157,15 +162,18 @@ func recordedCall(n int, id, arguments string) events.TurnSampled {
 	return turn
 }
 
-// TestRestore: what a client wrote anew goes to the server as it was recorded, in each dialect, and what it changed goes as it is.
+// TestRestore: what a client wrote anew goes to the server as it was recorded, in each dialect, and
+// what it changed goes as it is.
 func TestRestore(t *testing.T) {
 	const wrote, recorded = `{"b":[1,2],"a":"x"}`, `{"a": "x", "b": [1, 2]}`
 	chat := func(message string) string {
-		return `{"messages":[{"role":"user","content":"q"},` + message + `,{"role":"tool","tool_call_id":"c0","content":"r"}]}`
+		return `{"messages":[{"role":"user","content":"q"},` + message +
+			`,{"role":"tool","tool_call_id":"c0","content":"r"}]}`
 	}
 	call := func(id, arguments string) string {
 		text, _ := json.Marshal(arguments)
-		return `"tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"f","arguments":` + string(text) + `}}]`
+		return `"tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"f","arguments":` + string(text) +
+			`}}]`
 	}
 	free := func(input string) string {
 		text, _ := json.Marshal(input)
@@ -181,28 +189,45 @@ func TestRestore(t *testing.T) {
 		thought string // "" where the client's words stand
 		content string
 	}{
-		"chat completions":   {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("c0", wrote) + `}`), own, 1, "hm 0", `"I look."`},
-		"with its reasoning": {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.","reasoning_content":"hm 0",` + call("c0", wrote) + `}`), own, 1, "hm 0", `"I look."`},
-		"a list of parts":    {dialects.Chat{}, chat(`{"role":"assistant","content":[{"type":"text","text":"I look."}],` + call("c0", wrote) + `}`), own, 1, "hm 0", `[{"type":"text","text":"I look."}]`},
-		"white space":        {dialects.Chat{}, chat(`{"role":"assistant","content":" I look.\n",` + call("c0", wrote) + `}`), own, 1, "hm 0", `"I look."`},
-		"another value":      {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("c0", `{"a":"y","b":[1,2]}`) + `}`), own, 1, "", `"I look."`},
-		"other words":        {dialects.Chat{}, chat(`{"role":"assistant","content":"I looked.",` + call("c0", wrote) + `}`), own, 1, "", `"I looked."`},
-		"other reasoning":    {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.","reasoning":"no",` + call("c0", wrote) + `}`), own, 1, "", `"I look."`},
-		"another tool":       {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + strings.Replace(call("c0", wrote), `"f"`, `"g"`, 1) + `}`), own, 1, "", `"I look."`},
-		"another id":         {dialects.Chat{}, strings.Replace(chat(`{"role":"assistant","content":"I look.",`+call("c9", wrote)+`}`), `"tool_call_id":"c0"`, `"tool_call_id":"c9"`, 1), own, 1, "hm 0", `"I look."`},
-		"no id":              {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("", wrote) + `}`), own, 1, "hm 0", `"I look."`},
-		"of another rollout": {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("c0", wrote) + `}`), nil, 1, "", `"I look."`},
-		"a user who repeats": {dialects.Chat{}, chat(`{"role":"user","content":"I look.",` + call("c0", wrote) + `}`), own, 1, "", `"I look."`},
+		"chat completions": {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("c0", wrote) +
+			`}`), own, 1, "hm 0", `"I look."`},
+		"with its reasoning": {dialects.Chat{},
+			chat(`{"role":"assistant","content":"I look.","reasoning_content":"hm 0",` + call("c0", wrote) + `}`), own,
+			1, "hm 0", `"I look."`},
+		"a list of parts": {dialects.Chat{},
+			chat(`{"role":"assistant","content":[{"type":"text","text":"I look."}],` + call("c0", wrote) + `}`), own, 1,
+			"hm 0", `[{"type":"text","text":"I look."}]`},
+		"white space": {dialects.Chat{}, chat(`{"role":"assistant","content":" I look.\n",` + call("c0", wrote) +
+			`}`), own, 1, "hm 0", `"I look."`},
+		"another value": {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` +
+			call("c0", `{"a":"y","b":[1,2]}`) + `}`), own, 1, "", `"I look."`},
+		"other words": {dialects.Chat{}, chat(`{"role":"assistant","content":"I looked.",` + call("c0", wrote) +
+			`}`), own, 1, "", `"I looked."`},
+		"other reasoning": {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.","reasoning":"no",` +
+			call("c0", wrote) + `}`), own, 1, "", `"I look."`},
+		"another tool": {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` +
+			strings.Replace(call("c0", wrote), `"f"`, `"g"`, 1) + `}`), own, 1, "", `"I look."`},
+		"another id": {dialects.Chat{}, strings.Replace(chat(`{"role":"assistant","content":"I look.",`+
+			call("c9", wrote)+`}`), `"tool_call_id":"c0"`, `"tool_call_id":"c9"`, 1), own, 1, "hm 0", `"I look."`},
+		"no id": {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("", wrote) +
+			`}`), own, 1, "hm 0", `"I look."`},
+		"of another rollout": {dialects.Chat{}, chat(`{"role":"assistant","content":"I look.",` + call("c0", wrote) +
+			`}`), nil, 1, "", `"I look."`},
+		"a user who repeats": {dialects.Chat{}, chat(`{"role":"user","content":"I look.",` + call("c0", wrote) + `}`),
+			own, 1, "", `"I look."`},
 		"an id that is twice": {dialects.Chat{}, `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"I look.",` + call("c0", wrote) + `},{"role":"tool","tool_call_id":"c0","content":"r"},
 			{"role":"assistant","content":"I look.",` + call("c0", wrote) + `},{"role":"tool","tool_call_id":"c0","content":"r"}]}`, append(own[:1:1], recordedCall(1, "c0", recorded)), 3, "hm 1", `"I look."`},
-		"twice, and out of its place": {dialects.Chat{}, `{"messages":[{"role":"user","content":"another"},{"role":"assistant","content":"I look.",` + call("c0", wrote) + `}]}`,
+		"twice, and out of its place": {dialects.Chat{},
+			`{"messages":[{"role":"user","content":"another"},{"role":"assistant","content":"I look.",` +
+				call("c0", wrote) + `}]}`,
 			append(own[:1:1], recordedCall(1, "c0", recorded)), 1, "", `"I look."`},
 		"messages": {dialects.Messages{}, `{"max_tokens":1,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"text","text":"I look."},
 			{"type":"tool_use","id":"c0","name":"f","input":` + wrote + `}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c0","content":"r"}]}]}`, own, 1, "hm 0", `"I look."`},
 		"responses": {dialects.Responses{}, `{"input":[{"role":"user","content":"q"},{"role":"assistant","content":[{"type":"output_text","text":"I look."}]},
 			{"type":"function_call","call_id":"c0","name":"f","arguments":"{\"b\":[1,2],\"a\":\"x\"}"},{"type":"function_call_output","call_id":"c0","output":"r"}]}`, own, 1, "hm 0", `"I look."`},
-		"a custom tool that was called without input": {dialects.Responses{}, free(recorded), own, 1, "hm 0", `"I look."`},
-		"a custom tool with another input":            {dialects.Responses{}, free(wrote), own, 1, "", ""},
+		"a custom tool that was called without input": {dialects.Responses{}, free(recorded), own,
+			1, "hm 0", `"I look."`},
+		"a custom tool with another input": {dialects.Responses{}, free(wrote), own, 1, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			read, err := c.dialect.Read([]byte(c.body))
@@ -231,10 +256,12 @@ func TestRestore(t *testing.T) {
 				return
 			}
 			m := sent[c.message]
-			if string(m.Content) != c.content || m.Reasoning != c.thought || m.Other != "" || len(m.ToolCalls) != 1 || m.ToolCalls[0].Function.Arguments != recorded {
+			if string(m.Content) != c.content || m.Reasoning != c.thought || m.Other != "" || len(m.ToolCalls) != 1 ||
+				m.ToolCalls[0].Function.Arguments != recorded {
 				t.Errorf("sent %s %+v", m.Content, m)
 			}
-			if last := sent[len(sent)-1]; c.message == 1 && m.ToolCalls[0].ID != "c0" || last.Answers != "c0" && last.Answers != "" {
+			if last := sent[len(sent)-1]; c.message == 1 && m.ToolCalls[0].ID != "c0" ||
+				last.Answers != "c0" && last.Answers != "" {
 				t.Errorf("%q answers %q", last.Answers, m.ToolCalls[0].ID)
 			}
 			if said := a.Conversation[c.message]; said.Content != "I look." || said.ToolCalls[0].Arguments != recorded {

@@ -28,7 +28,8 @@ func named(r *http.Request, t *tenant) (run, id string, err error) {
 	path := r.PathValue("id")
 	run, id, ok := strings.Cut(path, ".")
 	if !ok || !events.ValidRun(run) || !runfile.ValidToken(id) {
-		return "", "", problem(http.StatusNotFound, "not_found", "rollout %.80q: use the id that POST /rollouts has answered, RUN.ROLLOUT", path)
+		return "", "", problem(http.StatusNotFound, "not_found",
+			"rollout %.80q: use the id that POST /rollouts has answered, RUN.ROLLOUT", path)
 	}
 	if !t.mayUse(run) {
 		return "", "", noRun(run)
@@ -58,7 +59,8 @@ func (g *Gateway) exists(r *http.Request, t *tenant) error {
 func (g *Gateway) has(ctx context.Context, run, id string, t *tenant) error {
 	_, err := g.log.Last(ctx, run, events.RolloutStartedType.Kind(), id)
 	if errors.Is(err, eventlog.ErrNotFound) || !events.External(id) && t.agent == nil {
-		return problem(http.StatusNotFound, "not_found", "run %s has no rollout %s of a harness: POST /rollouts starts one", run, id)
+		return problem(http.StatusNotFound, "not_found",
+			"run %s has no rollout %s of a harness: POST /rollouts starts one", run, id)
 	}
 	return err
 }
@@ -82,7 +84,8 @@ func (g *Gateway) load(ctx context.Context, run, id string, t *tenant) (*rollout
 		return nil, err
 	}
 	if !t.owns(folded.Source) {
-		return nil, problem(http.StatusNotFound, "not_found", "rollout %s of run %s was started by somebody else", id, run)
+		return nil, problem(http.StatusNotFound, "not_found",
+			"rollout %s of run %s was started by somebody else", id, run)
 	}
 	return &rollout{Rollout: folded, cfg: cfg}, nil
 }
@@ -110,7 +113,8 @@ func (r *rollout) open() error {
 	case "":
 		return nil
 	case "failed":
-		return problem(http.StatusConflict, "rollout_over", "rollout %s has failed: %s: %s", r.ID, r.Failed.Class, r.Failed.Message)
+		return problem(http.StatusConflict, "rollout_over", "rollout %s has failed: %s: %s", r.ID,
+			r.Failed.Class, r.Failed.Message)
 	}
 	return problem(http.StatusConflict, "rollout_over", "rollout %s is %s already", r.ID, r.outcome())
 }
@@ -118,11 +122,14 @@ func (r *rollout) open() error {
 // stateTime bounds the wait for the intake's answer.
 const stateTime = 30 * time.Second
 
-// state submits a fact to the intake. It goes on when the client leaves: what was begun is stated or not, and never in doubt for long.
-func (g *Gateway) state(ctx context.Context, t *tenant, run string, typ events.Type, entity, id string, data any) error {
+// state submits a fact to the intake. It goes on when the client leaves: what was begun is stated
+// or not, and never in doubt for long.
+func (g *Gateway) state(ctx context.Context, t *tenant, run string, typ events.Type, entity,
+	id string, data any) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stateTime)
 	defer cancel()
-	_, err := g.intake.Submit(ctx, eventlog.Submission{Run: run, Type: typ, Entity: entity, Data: data, ID: id, Source: t.source()})
+	_, err := g.intake.Submit(ctx, eventlog.Submission{Run: run, Type: typ, Entity: entity, Data: data,
+		ID: id, Source: t.source()})
 	return err
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestLoadReadsNoTurnTwice: to look a rollout up again takes as much behind many turns as behind few.
+// TestLoadReadsNoTurnTwice: to look a rollout up again takes as much behind
+// many turns as behind few.
 func TestLoadReadsNoTurnTwice(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("theirs"))
@@ -22,8 +23,10 @@ func TestLoadReadsNoTurnTwice(t *testing.T) {
 	g, turns := &Gateway{log: log.Reader}, 0
 	allocated := func(upTo int) float64 {
 		for ; turns < upTo; turns++ {
-			turn := events.TurnSampled{Turn: turns, FinishReason: "stop", Content: "words", TokenIDs: make([]int32, 64), Logprobs: make([]float32, 64), NewSegment: true}
-			servicetest.Append(t, log, servicetest.Event(t, "r", events.TurnSampledType, "xtheirs-0", events.Ordinal(turns), turn))
+			turn := events.TurnSampled{Turn: turns, FinishReason: "stop", Content: "words", TokenIDs: make([]int32, 64),
+				Logprobs: make([]float32, 64), NewSegment: true}
+			servicetest.Append(t, log, servicetest.Event(t, "r", events.TurnSampledType,
+				"xtheirs-0", events.Ordinal(turns), turn))
 		}
 		return testing.AllocsPerRun(20, func() {
 			ro, err := g.load(context.Background(), "r", "xtheirs-0", newTenant(Tenant{Name: "default"}))
@@ -38,7 +41,8 @@ func TestLoadReadsNoTurnTwice(t *testing.T) {
 	}
 }
 
-// TestRequestsOfAnAgentsTurn: a turn asks the log for the rollout's last link, for the one before that, and to put the turn behind them.
+// TestRequestsOfAnAgentsTurn: a turn asks the log for the rollout's last link, for the one before
+// that, and to put the turn behind them.
 func TestRequestsOfAnAgentsTurn(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"choices":[{"index":0,"message":{"role":"assistant","content":"Done."},"finish_reason":"stop"}]}`)
@@ -58,7 +62,8 @@ func TestRequestsOfAnAgentsTurn(t *testing.T) {
 	ask := func(text string) uint64 {
 		t.Helper()
 		before, w := log.Conn().Stats().OutMsgs, httptest.NewRecorder()
-		agent.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"messages":[{"role":"user","content":"`+text+`"}]}`)))
+		agent.ServeHTTP(w, httptest.NewRequest(http.MethodPost,
+			"/v1/chat/completions", strings.NewReader(`{"messages":[{"role":"user","content":"`+text+`"}]}`)))
 		if w.Code != http.StatusOK {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
@@ -68,7 +73,8 @@ func TestRequestsOfAnAgentsTurn(t *testing.T) {
 	if asked := ask("two"); asked != 3 {
 		t.Errorf("a turn took %d requests of the log, want 3", asked)
 	}
-	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutAnnotatedType, "g000001-0", "a", events.RolloutAnnotated{Text: "a remark"}))
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutAnnotatedType, "g000001-0",
+		"a", events.RolloutAnnotated{Text: "a remark"}))
 	ask("three")
 	if turns := servicetest.All(t, log, "r", events.TurnSampledType); len(turns) != 3 {
 		t.Errorf("%d turns", len(turns))

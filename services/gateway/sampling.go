@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
 
-// chooseSampling decides how a call samples: as the run says, and where the run leaves a parameter out, as the harness does.
+// chooseSampling decides how a call samples: as the run says, and where the run leaves a parameter
+// out, as the harness does.
 func (a *ask) chooseSampling(run runfile.Sampling) error {
 	s := run
 	if a.MaxTokens > 0 {
@@ -27,7 +28,8 @@ func (a *ask) chooseSampling(run runfile.Sampling) error {
 	s.TopP, s.MinP = or(s.TopP, h, "top_p", &wrong), or(s.MinP, h, "min_p", &wrong)
 	s.TopK = or(s.TopK, h, "top_k", &wrong)
 	s.RepetitionPenalty = or(s.RepetitionPenalty, h, "repetition_penalty", &wrong)
-	s.PresencePenalty, s.FrequencyPenalty = or(s.PresencePenalty, h, "presence_penalty", &wrong), or(s.FrequencyPenalty, h, "frequency_penalty", &wrong)
+	s.PresencePenalty, s.FrequencyPenalty = or(s.PresencePenalty, h, "presence_penalty", &wrong),
+		or(s.FrequencyPenalty, h, "frequency_penalty", &wrong)
 	if s.ChatTemplateKwargs == nil {
 		if kwargs := or[map[string]any](nil, h, "chat_template_kwargs", &wrong); kwargs != nil {
 			s.ChatTemplateKwargs = *kwargs
@@ -93,12 +95,14 @@ func (a *ask) noteSampling(turn *events.TurnSampled, sampled *fleet.Answer) {
 	if sampled.Plain {
 		s = inference.OnlyOpenAI(s)
 	}
-	turn.Sampling, turn.Requested, turn.Constrained = &s, a.requested, append(fields.Constraints(a.Forward), s.Constraints()...)
+	turn.Sampling, turn.Requested, turn.Constrained = &s, a.requested,
+		append(fields.Constraints(a.Forward), s.Constraints()...)
 }
 
-// seed is what the model samples a call with, until done is called. It follows from the rollout's seed, the turns that it has had and the
-// conversation, so that a call that is repeated samples the same again, and calls that a harness makes at once do not. Two at once
-// with the same conversation are counted.
+// seed is what the model samples a call with, until done is called. It follows from the rollout's
+// seed, the turns that it has had and the conversation, so that a call that is repeated samples
+// the same again, and calls that a harness makes at once do not. Two at once with the same
+// conversation are counted.
 func (g *Gateway) seed(ro *rollout, a *ask) (seed int64, done func(), err error) {
 	text := sha256.New()
 	fmt.Fprintf(text, "%s/%d/%d/", name(ro.Run, ro.ID), ro.Started.Seed, len(ro.Turns)-ro.left)

@@ -1,5 +1,7 @@
-// Package gateway lets a harness that knows nothing of Rondo make rollouts: it is an endpoint for each rollout, as OpenAI's
-// and Anthropic's clients know it, which asks the run's inference server and submits every answer to the intake as a turn of that rollout, before the harness sees its end.
+// Package gateway lets a harness that knows nothing of Rondo make rollouts: it is an endpoint
+// for each rollout, as OpenAI's and Anthropic's clients know it, which asks the run's
+// inference server and submits every answer to the intake as a turn of that rollout, before
+// the harness sees its end.
 package gateway
 
 import (
@@ -23,7 +25,8 @@ import (
 type Options struct {
 	// Slots is how many calls are at the inference servers at once, or wait for theirs.
 	Slots int
-	// Waiting is how many more may wait for a slot; what is beyond is told to come again, the lowest priority first.
+	// Waiting is how many more may wait for a slot; what is beyond is told to come again,
+	// the lowest priority first.
 	Waiting int
 	// Tenants may use the gateway, each with a key. Without any, everybody may.
 	Tenants []Tenant
@@ -34,8 +37,8 @@ func DefaultOptions() Options {
 	return Options{Slots: 64, Waiting: 1024}
 }
 
-// Gateway is an http.Handler. It keeps nothing of a rollout: the turns are on the log, so any number of gateways may serve one
-// rollout, and one that died is missed by nobody.
+// Gateway is an http.Handler. It keeps nothing of a rollout: the turns are on the log, so any
+// number of gateways may serve one rollout, and one that died is missed by nobody.
 type Gateway struct {
 	log     eventlog.Reader
 	intake  eventlog.Submitter
@@ -69,7 +72,8 @@ func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error)
 		return nil, fmt.Errorf("gateway: %d slots, %d waiting: slots must be positive", opts.Slots, opts.Waiting)
 	}
 	g := &Gateway{
-		log: env.Log.Reader, intake: env.Log.Submitter, nc: env.Log.Conn(), publish: env.Publish, logger: env.Logger, tenants: tenants, metrics: m,
+		log: env.Log.Reader, intake: env.Log.Submitter, nc: env.Log.Conn(), publish: env.Publish, logger: env.Logger,
+		tenants: tenants, metrics: m,
 		gate: newGate(opts.Slots, opts.Waiting, m), others: newGate(opts.Slots, opts.Waiting, m),
 		servers: servers, memory: newMemory(), mux: http.NewServeMux(), counts: make(chan struct{}, mostCounts),
 	}
@@ -79,8 +83,9 @@ func New(env pipeline.Env, servers *fleet.Fleet, opts Options) (*Gateway, error)
 		g.handle(e.pattern, e.dialect, e.serve)
 	}
 	g.handle("/", dialects.Chat{}, func(_ *stream, r *http.Request, _ *tenant) error {
-		return problem(http.StatusNotFound, "not_found", "no %s %.200s here: GET /openapi.json lists what there is: POST /rollouts, GET /rollouts/ID and turns, "+
-			"POST /rollouts/ID/finish, exec, read and write, and below /rollouts/ID/v1 chat/completions, messages, messages/count_tokens, responses, models and models/NAME:generateContent",
+		return problem(http.StatusNotFound, "not_found",
+			"no %s %.200s here: GET /openapi.json lists what there is: POST /rollouts, GET /rollouts/ID and turns, "+
+				"POST /rollouts/ID/finish, exec, read and write, and below /rollouts/ID/v1 chat/completions, messages, messages/count_tokens, responses, models and models/NAME:generateContent",
 			r.Method, r.URL.Path)
 	})
 	return g, nil
@@ -99,7 +104,8 @@ const (
 	maxSettings = 64 << 10         // of a request that is no conversation
 )
 
-// handle serves a pattern for those who may use the gateway; what goes wrong is told in the dialect of the caller.
+// handle serves a pattern for those who may use the gateway; what goes wrong is told in
+// the dialect of the caller.
 func (g *Gateway) handle(pattern string, d dialects.Dialect, serve func(w *stream, r *http.Request, t *tenant) error) {
 	g.mux.HandleFunc(pattern, g.handler(pattern, d, func(r *http.Request) (*tenant, error) {
 		t, err := g.authenticate(r)
@@ -111,7 +117,8 @@ func (g *Gateway) handle(pattern string, d dialects.Dialect, serve func(w *strea
 }
 
 // handler serves a pattern for whom enter lets in.
-func (g *Gateway) handler(pattern string, d dialects.Dialect, enter func(*http.Request) (*tenant, error), serve func(w *stream, r *http.Request, t *tenant) error) http.HandlerFunc {
+func (g *Gateway) handler(pattern string, d dialects.Dialect, enter func(*http.Request) (*tenant, error),
+	serve func(w *stream, r *http.Request, t *tenant) error) http.HandlerFunc {
 	return func(plain http.ResponseWriter, r *http.Request) {
 		began, w := time.Now(), newStream(plain)
 		if r.ContentLength != 0 {
@@ -131,7 +138,8 @@ func (g *Gateway) handler(pattern string, d dialects.Dialect, enter func(*http.R
 			return // nobody listens any more
 		default:
 			g.logger.Error("request failed", "request", pattern, "rollout", r.PathValue("id"), "error", err)
-			p = &refusal{status: http.StatusServiceUnavailable, code: "unavailable", message: "the gateway cannot reach the log or the store: try again", after: time.Second}
+			p = &refusal{status: http.StatusServiceUnavailable, code: "unavailable",
+				message: "the gateway cannot reach the log or the store: try again", after: time.Second}
 		}
 		tell(w, d, p)
 	}

@@ -28,7 +28,8 @@ type startAsk struct {
 	Group string `json:"group"`
 	// Size of the group, where this rollout begins it; 0 is the run's group_size.
 	Size int `json:"size"`
-	// Member of the group, from 0; nil is the next one that nobody has. The same member may be asked for again.
+	// Member of the group, from 0; nil is the next one that nobody has. The same
+	// member may be asked for again.
 	Member *int `json:"member"`
 	// Session and Consent are the user's, where the rollout is a part of a product's traffic.
 	Session string `json:"session"`
@@ -74,7 +75,8 @@ func (g *Gateway) start(w *stream, r *http.Request, t *tenant) error {
 		a.Group = strings.ToLower(rand.Text()[:16])
 	}
 	if !groupName.MatchString(a.Group) {
-		return problem(http.StatusBadRequest, "invalid_request_error", "group %.80q: use letters, digits and _, at most 48", a.Group)
+		return problem(http.StatusBadRequest, "invalid_request_error",
+			"group %.80q: use letters, digits and _, at most 48", a.Group)
 	}
 	group, err := g.group(r.Context(), t, cfg, a)
 	if err != nil {
@@ -88,7 +90,8 @@ func (g *Gateway) start(w *stream, r *http.Request, t *tenant) error {
 		return err
 	}
 	answer := started{
-		ID: name(a.Run, ro.ID), BaseURL: baseURL(r) + "/rollouts/" + name(a.Run, ro.ID) + "/v1", Run: a.Run, Rollout: ro.ID, Task: ro.Started.Task,
+		ID: name(a.Run, ro.ID), BaseURL: baseURL(r) + "/rollouts/" + name(a.Run, ro.ID) + "/v1", Run: a.Run,
+		Rollout: ro.ID, Task: ro.Started.Task,
 		Group: a.Group, Member: ro.Started.Member, Size: group.Size, Model: cfg.Policy, Deadline: ro.Started.Deadline,
 	}
 	if task, err := cfg.Task(ro.Started.Task); err == nil {
@@ -140,13 +143,17 @@ func (g *Gateway) group(ctx context.Context, t *tenant, cfg runfile.RunConfig, a
 			case err != nil:
 				return opened, err
 			case !t.owns(last.Source):
-				return opened, problem(http.StatusConflict, "group_taken", "group %s of run %s belongs to somebody else: choose another name", a.Group, a.Run)
+				return opened, problem(http.StatusConflict, "group_taken",
+					"group %s of run %s belongs to somebody else: choose another name", a.Group, a.Run)
 			case a.Task != "" && a.Task != opened.Task:
-				return opened, problem(http.StatusConflict, "group_taken", "group %s of run %s is of task %q, not %q", a.Group, a.Run, opened.Task, a.Task)
+				return opened, problem(http.StatusConflict, "group_taken",
+					"group %s of run %s is of task %q, not %q", a.Group, a.Run, opened.Task, a.Task)
 			case a.Session != opened.Session:
-				return opened, problem(http.StatusConflict, "group_taken", "group %s of run %s is of another session", a.Group, a.Run)
+				return opened, problem(http.StatusConflict, "group_taken",
+					"group %s of run %s is of another session", a.Group, a.Run)
 			case a.Size != 0 && a.Size != opened.Size:
-				return opened, problem(http.StatusConflict, "group_taken", "group %s of run %s has %d members, not %d", a.Group, a.Run, opened.Size, a.Size)
+				return opened, problem(http.StatusConflict, "group_taken",
+					"group %s of run %s has %d members, not %d", a.Group, a.Run, opened.Size, a.Size)
 			}
 			return opened, nil
 		}
@@ -157,7 +164,8 @@ func (g *Gateway) group(ctx context.Context, t *tenant, cfg runfile.RunConfig, a
 		if err != nil {
 			return events.GroupOpened{}, err
 		}
-		opened := events.GroupOpened{Task: a.Task, Size: a.Size, PolicyVersion: published.Version, Session: a.Session, Consent: a.Consent}
+		opened := events.GroupOpened{Task: a.Task, Size: a.Size, PolicyVersion: published.Version,
+			Session: a.Session, Consent: a.Consent}
 		if opened.Size == 0 {
 			opened.Size = cfg.GroupSize
 		}
@@ -174,13 +182,15 @@ func (g *Gateway) group(ctx context.Context, t *tenant, cfg runfile.RunConfig, a
 }
 
 // member starts a member of the group: the one that is asked for, or the next that nobody has.
-func (g *Gateway) member(ctx context.Context, t *tenant, cfg runfile.RunConfig, a startAsk, group events.GroupOpened) (*rollout, error) {
+func (g *Gateway) member(ctx context.Context, t *tenant, cfg runfile.RunConfig, a startAsk,
+	group events.GroupOpened) (*rollout, error) {
 	defer g.locks.take(name(a.Run, events.ExternalPrefix+a.Group))()
 	from, to := 0, group.Size
 	if a.Member != nil {
 		from, to = *a.Member, *a.Member+1
 		if from < 0 || from >= group.Size {
-			return nil, problem(http.StatusBadRequest, "invalid_request_error", "member %d: group %s has %d members, counted from 0", from, a.Group, group.Size)
+			return nil, problem(http.StatusBadRequest, "invalid_request_error",
+				"member %d: group %s has %d members, counted from 0", from, a.Group, group.Size)
 		}
 	}
 	for i := from; i < to; i++ {
@@ -209,17 +219,20 @@ func (g *Gateway) member(ctx context.Context, t *tenant, cfg runfile.RunConfig, 
 		}
 		return ro, ro.open()
 	}
-	return nil, problem(http.StatusConflict, "group_full", "all %d members of group %s are started", group.Size, a.Group)
+	return nil, problem(http.StatusConflict, "group_full",
+		"all %d members of group %s are started", group.Size, a.Group)
 }
 
-func (g *Gateway) begin(ctx context.Context, t *tenant, cfg runfile.RunConfig, run, id string, member int, group events.GroupOpened) error {
+func (g *Gateway) begin(ctx context.Context, t *tenant, cfg runfile.RunConfig, run, id string, member int,
+	group events.GroupOpened) error {
 	published, _, err := g.log.Published(ctx, events.Catalogue, cfg.Policy)
 	if err != nil {
 		return err
 	}
 	return g.state(ctx, t, run, events.RolloutStartedType, id, rand.Text(), events.RolloutStarted{
-		Group: events.GroupOf(id), Member: member, Task: group.Task, PolicyVersion: max(published.Version, group.PolicyVersion),
-		Seed: seed(cfg.Seed, run, id), Deadline: time.Now().Add(time.Duration(cfg.Limits.Timeout)).UTC(),
+		Group: events.GroupOf(id), Member: member, Task: group.Task,
+		PolicyVersion: max(published.Version, group.PolicyVersion),
+		Seed:          seed(cfg.Seed, run, id), Deadline: time.Now().Add(time.Duration(cfg.Limits.Timeout)).UTC(),
 	})
 }
 

@@ -12,8 +12,9 @@ import (
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
-// stream is a response of server-sent events. A client that does not read keeps the gateway waiting for writeTime, and one that reads
-// slowly for takeTime behind the end of the answer; then it loses its connection. Neither keeps the turn from the log meanwhile.
+// stream is a response of server-sent events. A client that does not read keeps the gateway waiting
+// for writeTime, and one that reads slowly for takeTime behind the end of the answer; then it loses
+// its connection. Neither keeps the turn from the log meanwhile.
 type stream struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -86,7 +87,8 @@ func (s *stream) tell(d dialects.Dialect, a *ask, l *live) error {
 	return s.failed
 }
 
-// live is an answer under way whose client wants a stream. What comes of it is kept until the client reads, for which the inference server does not wait.
+// live is an answer under way whose client wants a stream. What comes of it is kept until the
+// client reads, for which the inference server does not wait.
 type live struct {
 	follows bool
 	came    chan struct{} // has a place for the news
@@ -103,14 +105,16 @@ type words struct {
 	text    []byte
 }
 
-// newLive follows where the answer is told while it comes. By tokens, and with columns beside the tokens, servers are asked for whole answers. So is an agent's of the run's own: nobody
-// reads along, and an answer that breaks off is asked for again where nothing of it was told.
+// newLive follows where the answer is told while it comes. By tokens, and with columns beside the
+// tokens, servers are asked for whole answers. So is an agent's of the run's own: nobody reads
+// along, and an answer that breaks off is asked for again where nothing of it was told.
 func newLive(t *tenant, a *ask) *live {
 	follows := a.Stream && t.agent == nil && a.cfg.EndpointAPI != runfile.APITokens && a.cfg.TokenColumns == nil
 	return &live{follows: follows, came: make(chan struct{}, 1)}
 }
 
-// begin names the answer by its seed, which another of the rollout under way at once does not have, as the turn has no number yet.
+// begin names the answer by its seed, which another of the rollout under way at once does not have,
+// as the turn has no number yet.
 func (l *live) begin(ro *rollout, a *ask, seed int64) {
 	model := ro.cfg.Policy
 	if a.server != nil {

@@ -21,7 +21,8 @@ func TestStreamsThatSayOtherwise(t *testing.T) {
 		t.Fatal(err)
 	}
 	tell(w, dialects.Chat{}, r)
-	if text := said.Body.String(); strings.Contains(text, "[DONE]") || !strings.Contains(text, `{"error":{"code":"bad_response"`) || !strings.Contains(text, "r.x-1") {
+	if text := said.Body.String(); strings.Contains(text, "[DONE]") ||
+		!strings.Contains(text, `{"error":{"code":"bad_response"`) || !strings.Contains(text, "r.x-1") {
 		t.Error(text)
 	}
 }

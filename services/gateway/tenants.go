@@ -24,12 +24,14 @@ import (
 // Tenant is somebody who may use the gateway, with what he may take of it. Zero limits are none.
 type Tenant struct {
 	Name string `yaml:"name"`
-	// KeySHA256 is the SHA-256 of the tenant's key in hexadecimal digits: who reads the file has no key.
+	// KeySHA256 is the SHA-256 of the tenant's key in hexadecimal digits: who
+	// reads the file has no key.
 	KeySHA256 string `yaml:"key_sha256"`
 	// Runs are patterns of the names of runs, such as "team-a-*"; none is all runs.
 	Runs              []string `yaml:"runs"`
 	RequestsPerMinute float64  `yaml:"requests_per_minute"`
-	// TokensPerMinute are those of prompts and answers together. They are counted when a call is answered, so that the next calls wait.
+	// TokensPerMinute are those of prompts and answers together. They are counted when a call is
+	// answered, so that the next calls wait.
 	TokensPerMinute float64 `yaml:"tokens_per_minute"`
 	// Concurrent calls.
 	Concurrent int `yaml:"concurrent"`
@@ -43,7 +45,8 @@ func ReadTenants(text []byte) ([]Tenant, error) {
 		Tenants []Tenant `yaml:"tenants"`
 	}
 	if err := yamltext.Strict(text, &file); err != nil {
-		return nil, errors.New(strings.TrimSpace(yaml.FormatError(err, false, false))) // without the lines around: keys are near
+		// without the lines around: keys are near
+		return nil, errors.New(strings.TrimSpace(yaml.FormatError(err, false, false)))
 	}
 	if len(file.Tenants) == 0 {
 		return nil, errors.New("tenants: the list is empty, so nobody could use the gateway")
@@ -105,11 +108,12 @@ func newTenants(list []Tenant) ([]*tenant, error) {
 }
 
 func newTenant(t Tenant) *tenant {
-	return &tenant{Tenant: t, requests: fleet.Bucket{PerMinute: t.RequestsPerMinute}, tokens: fleet.Bucket{PerMinute: t.TokensPerMinute}}
+	return &tenant{Tenant: t, requests: fleet.Bucket{PerMinute: t.RequestsPerMinute},
+		tokens: fleet.Bucket{PerMinute: t.TokensPerMinute}}
 }
 
-// authenticate finds the tenant whose key a request carries, as OpenAI's clients send it or as Anthropic's do. Every key is
-// compared, each in constant time.
+// authenticate finds the tenant whose key a request carries, as OpenAI's clients send it or as
+// Anthropic's do. Every key is compared, each in constant time.
 func (g *Gateway) authenticate(r *http.Request) (*tenant, error) {
 	if len(g.tenants) == 0 {
 		return newTenant(everybody), nil
@@ -126,7 +130,8 @@ func (g *Gateway) authenticate(r *http.Request) (*tenant, error) {
 		}
 	}
 	if found == nil {
-		return nil, problem(http.StatusUnauthorized, "invalid_api_key", "send a key of this gateway: Authorization: Bearer KEY, or x-api-key: KEY, or x-goog-api-key: KEY")
+		return nil, problem(http.StatusUnauthorized, "invalid_api_key",
+			"send a key of this gateway: Authorization: Bearer KEY, or x-api-key: KEY, or x-goog-api-key: KEY")
 	}
 	return found, nil
 }
@@ -146,21 +151,23 @@ const sourcePrefix = "gateway/"
 
 func (t *tenant) source() string { return sourcePrefix + t.Name }
 
-// owns reports whether the tenant may go on with a rollout that some source has started. What others than the gateway started
-// belongs to all who may use the run.
+// owns reports whether the tenant may go on with a rollout that some source has started. What
+// others than the gateway started belongs to all who may use the run.
 func (t *tenant) owns(source string) bool {
 	_, theirs := strings.CutPrefix(source, "outside/"+sourcePrefix)
 	return !theirs || source == "outside/"+t.source()
 }
 
-// may refuses a call that is beyond the tenant's limits, before its request is read. One that counts is none of his concurrent calls.
+// may refuses a call that is beyond the tenant's limits, before its request is read. One that
+// counts is none of his concurrent calls.
 func (t *tenant) may(now time.Time, counts bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.within(now, counts)
 }
 
-// begin takes a call of the tenant in, within his limits; end gives its place back, which one that counts has not.
+// begin takes a call of the tenant in, within his limits; end gives its place back, which
+// one that counts has not.
 func (t *tenant) begin(now time.Time, counts bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,13 +184,15 @@ func (t *tenant) begin(now time.Time, counts bool) error {
 // within holds a call against the tenant's limits. The caller holds mu.
 func (t *tenant) within(now time.Time, counts bool) error {
 	if !counts && t.Concurrent > 0 && t.running >= t.Concurrent {
-		return later(time.Second, "rate_limit_exceeded", "%s has %d calls under way, as many as he may", t.Name, t.running)
+		return later(time.Second, "rate_limit_exceeded",
+			"%s has %d calls under way, as many as he may", t.Name, t.running)
 	}
 	if wait := t.tokens.Wait(now, 0); wait > 0 {
 		return later(wait, "rate_limit_exceeded", "%s has used up his %g tokens a minute", t.Name, t.TokensPerMinute)
 	}
 	if wait := t.requests.Wait(now, 1); wait > 0 {
-		return later(wait, "rate_limit_exceeded", "%s has used up his %g requests a minute", t.Name, t.RequestsPerMinute)
+		return later(wait, "rate_limit_exceeded", "%s has used up his %g requests a minute", t.Name,
+			t.RequestsPerMinute)
 	}
 	return nil
 }
@@ -202,8 +211,8 @@ func (t *tenant) used(n int, now time.Time) {
 	t.tokens.Take(float64(n))
 }
 
-// trusts refuses what a browser brings from a page that is not the gateway's: without tenants nothing but the address says who may use the
-// gateway.
+// trusts refuses what a browser brings from a page that is not the gateway's: without tenants
+// nothing but the address says who may use the gateway.
 func (g *Gateway) trusts(r *http.Request) error {
 	if len(g.tenants) > 0 {
 		return nil

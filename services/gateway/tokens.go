@@ -10,9 +10,10 @@ import (
 	"github.com/rondo-rl/rondo/services/gateway/dialects"
 )
 
-// byTokens makes the conversation of a call that is asked for, or counted, as tokens: those of the
-// turn that it goes on with, up to that turn's own end, are known. Where the tools are others, or the
-// run asks for chats, nothing is. Its error says what of the request has no place in a prompt of tokens.
+// byTokens makes the conversation of a call that is asked for, or counted, as tokens: those of
+// the turn that it goes on with, up to that turn's own end, are known. Where the tools are
+// others, or the run asks for chats, nothing is. Its error says what of the request has no
+// place in a prompt of tokens.
 func (a *ask) byTokens(ro *rollout, seed int64) (func(model string) inference.Conversation, error) {
 	messages, err := a.read()
 	if err != nil {
@@ -25,8 +26,9 @@ func (a *ask) byTokens(ro *rollout, seed int64) (func(model string) inference.Co
 	conv := inference.Conversation{Chat: a.cfg.EndpointAPI != runfile.APITokens, Request: inference.Request{
 		Messages: messages, Tools: tools,
 		Sample: inference.NewSample(a.sampling), Seed: inference.NewSeed(a.sampling, seed), Extra: map[string]any{},
-		Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true,
-		Columns: a.cfg.TokenColumns,
+		Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true,
+		ReturnWeightVersions: true,
+		Columns:              a.cfg.TokenColumns,
 	}}
 	if want := a.cfg.TokenColumns; want != nil {
 		conv.Request.TopLogprobs = want.TopLogprobs

@@ -7,7 +7,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// trajectory lays a rollout out as one row per message: for each turn what it was asked with, and what it said. Turns that an agent has left behind have none.
+// trajectory lays a rollout out as one row per message: for each turn what it was asked with, and
+// what it said. Turns that an agent has left behind have none.
 func trajectory(r *events.Rollout, stopReason string) (*storage.Trajectory, error) {
 	t := &storage.Trajectory{
 		Run: r.Run, Group: r.Started.Group, Rollout: r.ID, Task: r.Started.Task,
@@ -45,7 +46,8 @@ func trajectory(r *events.Rollout, stopReason string) (*storage.Trajectory, erro
 	return t, nil
 }
 
-// unmasked are the turns that the run's rules do not mask; if they mask all, those of the policy, and if it has none, all.
+// unmasked are the turns that the run's rules do not mask; if they mask all, those of the policy,
+// and if it has none, all.
 func unmasked(turns []events.TurnSampled) (trained []events.TurnSampled) {
 	for _, turn := range turns {
 		if turn.MaskedBy() == "" {
@@ -53,7 +55,8 @@ func unmasked(turns []events.TurnSampled) (trained []events.TurnSampled) {
 		}
 	}
 	if trained == nil {
-		trained = slices.DeleteFunc(slices.Clone(turns), func(t events.TurnSampled) bool { return t.AnsweredBy() != "" })
+		trained = slices.DeleteFunc(slices.Clone(turns),
+			func(t events.TurnSampled) bool { return t.AnsweredBy() != "" })
 	}
 	if len(trained) == 0 {
 		return turns
@@ -77,14 +80,16 @@ func imagesOf(prompt []events.PromptMessage) (images []storage.Image) {
 }
 
 // turnRows are the rows of one turn, whose segment's prompt has the images before, too.
-func turnRows(turn events.TurnSampled, index, segment int32, before []storage.Image, textOnly bool) ([]storage.Message, error) {
+func turnRows(turn events.TurnSampled, index, segment int32, before []storage.Image,
+	textOnly bool) ([]storage.Message, error) {
 	var rows []storage.Message
 	for _, m := range turn.Prompt {
 		calls, err := events.CallsText(m.ToolCalls)
 		if err != nil {
 			return nil, err
 		}
-		row := storage.Message{Role: m.Role, Content: m.Content, Images: m.Images, Name: m.Name, ToolCallID: m.ToolCallID, ToolCalls: calls, Turn: index, Segment: segment, PolicyVersion: -1}
+		row := storage.Message{Role: m.Role, Content: m.Content, Images: m.Images, Name: m.Name,
+			ToolCallID: m.ToolCallID, ToolCalls: calls, Turn: index, Segment: segment, PolicyVersion: -1}
 		if m.Role == "tool" && turn.After != nil {
 			row.Turn = int32(*turn.After) // it answers that turn
 		}

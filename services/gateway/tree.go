@@ -7,9 +7,10 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// tree is a rollout's turns. Each continues the conversation of an earlier one or begins anew, since a harness may go back, try
-// twice, or work on several things at once. Segments are the paths in it whose tokens are one training sample: a turn stays in its
-// predecessor's where its prompt extends that one's tokens exactly, else it begins another.
+// tree is a rollout's turns. Each continues the conversation of an earlier one or begins anew,
+// since a harness may go back, try twice, or work on several things at once. Segments are the paths
+// in it whose tokens are one training sample: a turn stays in its predecessor's where its prompt
+// extends that one's tokens exactly, else it begins another.
 type tree struct {
 	turns    []events.TurnSampled
 	segments [][]int // the turns of each
@@ -108,7 +109,8 @@ func (t *tree) beginning(a *ask) (cause string, of int) {
 			a.defaults.same(a.Conversation[len(asked)], turn.Prompt[len(own)])
 		like := ""
 		switch tools := turn.Root != a.base; {
-		case !tools && len(a.Conversation) == len(turn.Prompt) && slices.EqualFunc(a.Conversation, turn.Prompt, a.defaults.same):
+		case !tools && len(a.Conversation) == len(turn.Prompt) &&
+			slices.EqualFunc(a.Conversation, turn.Prompt, a.defaults.same):
 			return events.CauseSibling, i
 		case words && !tools && longest[i] > len(a.Conversation):
 			like = events.CauseCompacted
@@ -151,7 +153,8 @@ func (t *tree) longest() []int {
 	return longest
 }
 
-// upTo are the turns of a turn's segment up to itself: those behind it are of another course that the harness took.
+// upTo are the turns of a turn's segment up to itself: those behind it are of another
+// course that the harness took.
 func (t *tree) upTo(turn int) []events.TurnSampled {
 	var path []events.TurnSampled
 	for _, i := range t.segments[t.of[turn]] {
@@ -162,8 +165,8 @@ func (t *tree) upTo(turn int) []events.TurnSampled {
 	return path
 }
 
-// known are the tokens of a turn's segment up to the turn's own end, and its samples; none where one
-// has no tokens. ends are where in a request the conversations of turns end.
+// known are the tokens of a turn's segment up to the turn's own end, and its samples; none where
+// one has no tokens. ends are where in a request the conversations of turns end.
 func (t *tree) known(turn int, ends []int) (ids []int32, samples []inference.Sampled) {
 	for _, i := range t.segments[t.of[turn]] {
 		u := &t.turns[i]

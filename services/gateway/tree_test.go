@@ -57,8 +57,9 @@ func (c talk) place(t testing.TB, turns []events.TurnSampled, tokens []int32, tu
 	newTree(turns).place(c.request(t, turns), tokens, turn)
 }
 
-// TestSamplesAreWhatWasAsked drives harnesses that go on, try again, go back, forget and edit, at random: every turn stands in
-// exactly one sample, behind exactly the prompt that it was sampled with.
+// TestSamplesAreWhatWasAsked drives harnesses that go on, try again, go back, forget and
+// edit, at random: every turn stands in exactly one sample, behind exactly the prompt
+// that it was sampled with.
 func TestSamplesAreWhatWasAsked(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -72,15 +73,18 @@ func TestSamplesAreWhatWasAsked(t *testing.T) {
 			case 1:
 				conversation[rng.IntN(len(conversation))].Content += "!"
 			case 2:
-				conversation = talk{{Role: "system", Content: fmt.Sprint("forget ", i)}, {Role: "user", Content: "a summary"}}
+				conversation = talk{{Role: "system", Content: fmt.Sprint("forget ", i)},
+					{Role: "user", Content: "a summary"}}
 			default:
 				conversation = slices.Clone(asked[len(asked)-1])
 			}
 			if conversation[len(conversation)-1].Role == "assistant" {
-				conversation = append(conversation, events.PromptMessage{Role: "user", Content: fmt.Sprint("go on ", rng.IntN(3))})
+				conversation = append(conversation, events.PromptMessage{Role: "user",
+					Content: fmt.Sprint("go on ", rng.IntN(3))})
 			}
 			said := fmt.Sprint("said ", rng.IntN(4)) // the same may be said twice
-			turn := events.TurnSampled{Turn: i, Content: said, TokenIDs: []int32{code(said)}, Logprobs: []float32{-1}, FinishReason: "stop"}
+			turn := events.TurnSampled{Turn: i, Content: said, TokenIDs: []int32{code(said)},
+				Logprobs: []float32{-1}, FinishReason: "stop"}
 			before, a := newTree(r.Turns), conversation.request(t, r.Turns)
 			before.place(a, conversation.tokens(), &turn)
 			for k := range before.segments {
@@ -89,7 +93,8 @@ func TestSamplesAreWhatWasAsked(t *testing.T) {
 					continue // the request goes on behind it, in another segment
 				}
 				whole := append(slices.Clone(prompts[tip]), r.Turns[tip].TokenIDs...)
-				if asked := conversation.tokens(); turn.NewSegment && len(asked) >= len(whole) && slices.Equal(asked[:len(whole)], whole) {
+				if asked := conversation.tokens(); turn.NewSegment && len(asked) >= len(whole) &&
+					slices.Equal(asked[:len(whole)], whole) {
 					t.Fatalf("seed %d: turn %d extends turn %d, and begins a segment", seed, i, tip)
 				}
 			}
@@ -111,15 +116,18 @@ func TestSamplesAreWhatWasAsked(t *testing.T) {
 					t.Fatalf("seed %d: turn %d is trained twice", seed, span.Turn)
 				}
 				seen[span.Turn] = true
-				if !slices.Equal(s.Tokens[:span.Start], prompts[span.Turn]) || !slices.Equal(s.Tokens[span.Start:span.Start+span.Length], r.Turns[span.Turn].TokenIDs) {
-					t.Fatalf("seed %d: turn %d was asked with %v, its sample says %v", seed, span.Turn, prompts[span.Turn], s.Tokens[:span.Start])
+				if !slices.Equal(s.Tokens[:span.Start], prompts[span.Turn]) ||
+					!slices.Equal(s.Tokens[span.Start:span.Start+span.Length], r.Turns[span.Turn].TokenIDs) {
+					t.Fatalf("seed %d: turn %d was asked with %v, its sample says %v", seed, span.Turn,
+						prompts[span.Turn], s.Tokens[:span.Start])
 				}
 			}
 		}
 		if len(seen) != len(r.Turns) {
 			t.Fatalf("seed %d: %d of %d turns are in samples", seed, len(seen), len(r.Turns))
 		}
-		if f := events.NewRolloutFinished(tr); f.Turns != len(r.Turns) || f.Sampled != len(r.Turns) || f.Samples != len(tr.Samples()) {
+		if f := events.NewRolloutFinished(tr); f.Turns != len(r.Turns) || f.Sampled != len(r.Turns) ||
+			f.Samples != len(tr.Samples()) {
 			t.Fatalf("seed %d: figures %+v", seed, f)
 		}
 	}
@@ -136,17 +144,20 @@ func TestTextIsNotRepeated(t *testing.T) {
 			t.Errorf("turn %d is %+v", i, turn)
 		}
 		turns = append(turns, turn)
-		conversation = append(conversation, events.PromptMessage{Role: "assistant", Content: "thought"}, events.PromptMessage{Role: "user", Content: "more"})
+		conversation = append(conversation, events.PromptMessage{Role: "assistant", Content: "thought"},
+			events.PromptMessage{Role: "user", Content: "more"})
 	}
 }
 
 // TestTokensCountMoreThanText: what the tokens prove goes on, however the harness spells it.
 func TestTokensCountMoreThanText(t *testing.T) {
-	first := events.TurnSampled{Content: "<think>so</think>a", TokenIDs: []int32{3}, Logprobs: []float32{-1}, PromptDelta: []int32{1, 2}, NewSegment: true, Prompt: talk{{Role: "user", Content: "q"}}}
+	first := events.TurnSampled{Content: "<think>so</think>a", TokenIDs: []int32{3}, Logprobs: []float32{-1},
+		PromptDelta: []int32{1, 2}, NewSegment: true, Prompt: talk{{Role: "user", Content: "q"}}}
 	turn := events.TurnSampled{Turn: 1}
 	asked := talk{{Role: "user", Content: "q"}, {Role: "assistant", Content: "a"}, {Role: "user", Content: "more"}}
 	asked.place(t, []events.TurnSampled{first}, []int32{1, 2, 3, 4}, &turn)
-	if turn.NewSegment || !slices.Equal(turn.PromptDelta, []int32{4}) || len(turn.Prompt) != 1 || turn.Prompt[0].Content != "more" {
+	if turn.NewSegment || !slices.Equal(turn.PromptDelta, []int32{4}) || len(turn.Prompt) != 1 ||
+		turn.Prompt[0].Content != "more" {
 		t.Errorf("placed as %+v", turn)
 	}
 }
@@ -156,10 +167,12 @@ func TestWhyASampleBegins(t *testing.T) {
 	asked := talk{{Role: "user", Content: "q"}}
 	answered := append(slices.Clone(asked), events.PromptMessage{Role: "assistant", Content: "a"})
 	more := append(slices.Clone(answered), events.PromptMessage{Role: "user", Content: "more"})
-	first := events.TurnSampled{Content: "a", TokenIDs: []int32{3, 4, 5}, PromptDelta: []int32{1, 2}, Prompt: asked, NewSegment: true}
+	first := events.TurnSampled{Content: "a", TokenIDs: []int32{3, 4, 5}, PromptDelta: []int32{1, 2},
+		Prompt: asked, NewSegment: true}
 	thinks := first
 	thinks.Reasoning = &events.Reasoning{Text: "hm"}
-	second := events.TurnSampled{Turn: 1, Content: "b", TokenIDs: []int32{7}, PromptDelta: []int32{6}, Prompt: more[2:], After: new(int)}
+	second := events.TurnSampled{Turn: 1, Content: "b", TokenIDs: []int32{7}, PromptDelta: []int32{6},
+		Prompt: more[2:], After: new(int)}
 	for name, c := range map[string]struct {
 		turns  []events.TurnSampled
 		asked  talk
@@ -171,11 +184,14 @@ func TestWhyASampleBegins(t *testing.T) {
 		"thoughts left out": {[]events.TurnSampled{thinks}, more, []int32{1, 2, 5, 6}, events.CauseThoughts},
 		"other tokens":      {[]events.TurnSampled{first}, more, []int32{1, 2, 9, 5, 6}, events.CauseDrift},
 		"another prompt":    {[]events.TurnSampled{first}, more, []int32{9, 2, 3, 4, 5, 6}, events.CauseHistory},
-		"back over a turn":  {[]events.TurnSampled{first, second}, more, []int32{1, 2, 3, 4, 5, 8}, events.CauseSibling},
-		"by text alone":     {[]events.TurnSampled{first}, more, nil, ""},
-		"another talk":      {[]events.TurnSampled{first}, talk{{Role: "system", Content: "s"}, {Role: "user", Content: "x"}}, []int32{9}, events.CauseUnrelated},
+		"back over a turn": {[]events.TurnSampled{first, second}, more,
+			[]int32{1, 2, 3, 4, 5, 8}, events.CauseSibling},
+		"by text alone": {[]events.TurnSampled{first}, more, nil, ""},
+		"another talk": {[]events.TurnSampled{first},
+			talk{{Role: "system", Content: "s"}, {Role: "user", Content: "x"}}, []int32{9}, events.CauseUnrelated},
 		"a shorter talk": {[]events.TurnSampled{first, second},
-			talk{{Role: "user", Content: "x"}, {Role: "user", Content: "y"}, {Role: "user", Content: "z"}}, []int32{9}, events.CauseCompacted},
+			talk{{Role: "user", Content: "x"}, {Role: "user", Content: "y"}, {Role: "user", Content: "z"}},
+			[]int32{9}, events.CauseCompacted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var turn events.TurnSampled
@@ -187,7 +203,8 @@ func TestWhyASampleBegins(t *testing.T) {
 	}
 }
 
-// TestResultsAnswerCalls: ids of calls are the client's own, and say no more than which call a result is of. A request goes on with the turn that has most of its ids.
+// TestResultsAnswerCalls: ids of calls are the client's own, and say no more than which call a
+// result is of. A request goes on with the turn that has most of its ids.
 func TestResultsAnswerCalls(t *testing.T) {
 	calls := func(ids ...string) (list []events.ToolCall) {
 		for i, id := range ids {
@@ -202,10 +219,12 @@ func TestResultsAnswerCalls(t *testing.T) {
 		return list
 	}
 	zero := 0
-	first := events.TurnSampled{ToolCalls: calls("a", "b"), TokenIDs: []int32{1}, PromptDelta: []int32{1}, NewSegment: true, Prompt: talk{{Role: "user", Content: "q"}}}
+	first := events.TurnSampled{ToolCalls: calls("a", "b"), TokenIDs: []int32{1}, PromptDelta: []int32{1},
+		NewSegment: true, Prompt: talk{{Role: "user", Content: "q"}}}
 	twin := first
 	twin.Turn, twin.ToolCalls = 2, calls("x", "y")
-	turns := []events.TurnSampled{first, {Turn: 1, Content: "Done.", TokenIDs: []int32{2}, PromptDelta: []int32{2}, After: &zero, Prompt: answers("a", "b")}, twin}
+	turns := []events.TurnSampled{first, {Turn: 1, Content: "Done.", TokenIDs: []int32{2}, PromptDelta: []int32{2},
+		After: &zero, Prompt: answers("a", "b")}, twin}
 	for name, c := range map[string]struct {
 		calls, answers []string
 		more           bool
@@ -221,9 +240,11 @@ func TestResultsAnswerCalls(t *testing.T) {
 		"of one of twins":    {[]string{"a", "y"}, []string{"a", "y"}, false, 2, []string{"x", "y"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := append(talk{{Role: "user", Content: "q"}, {Role: "assistant", ToolCalls: calls(c.calls...)}}, answers(c.answers...)...)
+			asked := append(talk{{Role: "user", Content: "q"}, {Role: "assistant", ToolCalls: calls(c.calls...)}},
+				answers(c.answers...)...)
 			if c.more {
-				asked = append(asked, events.PromptMessage{Role: "assistant", Content: "Done."}, events.PromptMessage{Role: "user", Content: "more"})
+				asked = append(asked, events.PromptMessage{Role: "assistant", Content: "Done."},
+					events.PromptMessage{Role: "user", Content: "more"})
 			}
 			a := asked.request(t, turns)
 			var now []string

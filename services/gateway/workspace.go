@@ -19,8 +19,9 @@ import (
 	"github.com/rondo-rl/rondo/inference/memory"
 )
 
-// A harness works in the workspace of its rollout's task by calls. Each is a fact on the rollout's chain, which a tool runner answers by another one. So a call
-// that was taken in is answered whatever process dies, and who asks again with its key gets that answer.
+// A harness works in the workspace of its rollout's task by calls. Each is a fact on the rollout's
+// chain, which a tool runner answers by another one. So a call that was taken in is answered
+// whatever process dies, and who asks again with its key gets that answer.
 
 // execAsk is the body of POST /rollouts/{id}/exec.
 type execAsk struct {
@@ -79,7 +80,8 @@ type work struct {
 }
 
 const (
-	// maxCall is the size of a call's body: a content of MaxWorkspaceContent as base64, and room for the rest.
+	// maxCall is the size of a call's body: a content of MaxWorkspaceContent as
+	// base64, and room for the rest.
 	maxCall     = 6 << 20
 	maxTimeoutS = 86400
 	// keyHeader names a call, so that it may be repeated.
@@ -91,34 +93,41 @@ func (a execAsk) work() (work, error) {
 	case len(a.Command) == 0 || a.Command[0] == "":
 		return work{}, problem(http.StatusBadRequest, "invalid_request_error", "command: it is empty")
 	case a.TimeoutS < 0 || a.TimeoutS > maxTimeoutS:
-		return work{}, problem(http.StatusBadRequest, "invalid_request_error", "timeout_s %g: must be 0 to %d", a.TimeoutS, maxTimeoutS)
+		return work{}, problem(http.StatusBadRequest, "invalid_request_error",
+			"timeout_s %g: must be 0 to %d", a.TimeoutS, maxTimeoutS)
 	}
 	return work{stdin: []byte(a.Stdin), called: events.WorkspaceCalled{
-		Op: events.WorkspaceExec, Command: a.Command, Dir: a.Dir, Env: a.Env, TimeoutMS: int64(float64(a.TimeoutS * 1000)),
+		Op: events.WorkspaceExec, Command: a.Command, Dir: a.Dir, Env: a.Env,
+		TimeoutMS: int64(float64(a.TimeoutS * 1000)),
 	}}, nil
 }
 
 func (a readAsk) work() (work, error) {
 	if a.Path == "" || a.Offset < 0 || a.Limit < 0 || a.Limit > events.MaxWorkspaceContent {
-		return work{}, problem(http.StatusBadRequest, "invalid_request_error", "path %.100q, offset %d, limit %d: name a file, and at most %d bytes of it",
+		return work{}, problem(http.StatusBadRequest, "invalid_request_error",
+			"path %.100q, offset %d, limit %d: name a file, and at most %d bytes of it",
 			a.Path, a.Offset, a.Limit, events.MaxWorkspaceContent)
 	}
-	return work{called: events.WorkspaceCalled{Op: events.WorkspaceRead, Path: a.Path, Offset: a.Offset, Limit: a.Limit}}, nil
+	return work{called: events.WorkspaceCalled{Op: events.WorkspaceRead, Path: a.Path,
+		Offset: a.Offset, Limit: a.Limit}}, nil
 }
 
 func (a writeAsk) work() (work, error) {
 	if a.Path == "" || a.Mode > 0o777 {
-		return work{}, problem(http.StatusBadRequest, "invalid_request_error", "path %.100q, mode %o: name a file, and permissions", a.Path, a.Mode)
+		return work{}, problem(http.StatusBadRequest, "invalid_request_error",
+			"path %.100q, mode %o: name a file, and permissions", a.Path, a.Mode)
 	}
 	content := []byte(a.Content)
 	if a.Base64 != "" {
 		decoded, err := base64.StdEncoding.DecodeString(a.Base64)
 		if err != nil || a.Content != "" {
-			return work{}, problem(http.StatusBadRequest, "invalid_request_error", "base64: give the content in one way, and in the standard alphabet")
+			return work{}, problem(http.StatusBadRequest, "invalid_request_error",
+				"base64: give the content in one way, and in the standard alphabet")
 		}
 		content = decoded
 	}
-	return work{content: content, called: events.WorkspaceCalled{Op: events.WorkspaceWrite, Path: a.Path, Mode: a.Mode}}, nil
+	return work{content: content, called: events.WorkspaceCalled{Op: events.WorkspaceWrite,
+		Path: a.Path, Mode: a.Mode}}, nil
 }
 
 // asked is a body of a call.
@@ -138,7 +147,8 @@ func onWorkspace[A asked](g *Gateway) func(w *stream, r *http.Request, t *tenant
 			key = rand.Text()
 		}
 		if !runfile.ValidToken(key) {
-			return problem(http.StatusBadRequest, "invalid_request_error", "%s %.80q: use letters, digits, - and _, at most 64", keyHeader, key)
+			return problem(http.StatusBadRequest, "invalid_request_error",
+				"%s %.80q: use letters, digits, - and _, at most 64", keyHeader, key)
 		}
 		if err := t.begin(time.Now(), false); err != nil {
 			return err
@@ -158,8 +168,10 @@ func onWorkspace[A asked](g *Gateway) func(w *stream, r *http.Request, t *tenant
 	}
 }
 
-// takeIn reads a call and stores its contents. It holds memory until then: the wait for the answer holds none.
-func takeIn[A asked](g *Gateway, w *stream, r *http.Request, t *tenant, key string) (ro *rollout, called events.WorkspaceCalled, err error) {
+// takeIn reads a call and stores its contents. It holds memory until then: the wait
+// for the answer holds none.
+func takeIn[A asked](g *Gateway, w *stream, r *http.Request, t *tenant,
+	key string) (ro *rollout, called events.WorkspaceCalled, err error) {
 	share := g.memory.Share(t.Name)
 	defer share.End()
 	var a A
@@ -171,7 +183,8 @@ func takeIn[A asked](g *Gateway, w *stream, r *http.Request, t *tenant, key stri
 		return nil, called, err
 	}
 	if n := max(len(todo.stdin), len(todo.content)); n > events.MaxWorkspaceContent {
-		return nil, called, problem(http.StatusRequestEntityTooLarge, "too_large", "%d bytes, at most %d", n, events.MaxWorkspaceContent)
+		return nil, called, problem(http.StatusRequestEntityTooLarge, "too_large", "%d bytes, at most %d", n,
+			events.MaxWorkspaceContent)
 	}
 	if ro, err = g.find(r, t); err != nil {
 		return nil, called, err
@@ -188,8 +201,10 @@ func takeIn[A asked](g *Gateway, w *stream, r *http.Request, t *tenant, key stri
 	return ro, todo.called, err
 }
 
-// callWorkspace states a call, unless its key is known, and awaits its answer. The calls of a rollout come one after the other.
-func (g *Gateway) callWorkspace(ctx context.Context, share *memory.Share, t *tenant, ro *rollout, key string, called events.WorkspaceCalled) (any, error) {
+// callWorkspace states a call, unless its key is known, and awaits its answer. The calls of a
+// rollout come one after the other.
+func (g *Gateway) callWorkspace(ctx context.Context, share *memory.Share, t *tenant, ro *rollout, key string,
+	called events.WorkspaceCalled) (any, error) {
 	release, err := g.locks.wait(ctx, name(ro.Run, ro.ID)+"/workspace", 1)
 	if err != nil {
 		return nil, err
@@ -201,13 +216,15 @@ func (g *Gateway) callWorkspace(ctx context.Context, share *memory.Share, t *ten
 		if ro, err = g.newest(ctx, ro); err != nil {
 			return nil, err
 		}
-		if refusedBy != nil && ro.Tail == before { // else another gateway was faster, with a call or with the rollout's end
+		// else another gateway was faster, with a call or with the rollout's end
+		if refusedBy != nil && ro.Tail == before {
 			return nil, refused(refusedBy)
 		}
 		i := ro.call(key)
 		switch {
 		case i >= 0 && !sameCall(ro.Calls[i].WorkspaceCalled, called):
-			return nil, problem(http.StatusConflict, "key_used", "%s %s was used for another call of rollout %s", keyHeader, key, ro.ID)
+			return nil, problem(http.StatusConflict, "key_used",
+				"%s %s was used for another call of rollout %s", keyHeader, key, ro.ID)
 		case i >= 0 && i < len(ro.Answers):
 			return g.answerOf(ctx, share, ro.Calls[i], ro.Answers[i])
 		}
@@ -217,7 +234,8 @@ func (g *Gateway) callWorkspace(ctx context.Context, share *memory.Share, t *ten
 		refusedBy = nil
 		if ro.CallUnderWay() != nil {
 			err = g.await(ctx, ro)
-		} else if err = g.state(ctx, t, ro.Run, events.WorkspaceCalledType, ro.ID, key, called); errors.Is(err, eventlog.ErrRefused) {
+		} else if err = g.state(ctx, t, ro.Run, events.WorkspaceCalledType, ro.ID, key,
+			called); errors.Is(err, eventlog.ErrRefused) {
 			refusedBy, err = err, nil
 		}
 		if err != nil {
@@ -252,19 +270,23 @@ func (g *Gateway) takesCalls(ctx context.Context, ro *rollout) error {
 	task, err := g.log.Task(ctx, ro.Run, ro.Started.Task)
 	switch {
 	case errors.Is(err, runfile.ErrNoTask) || err == nil && task.Snapshot.Key == "":
-		return problem(http.StatusConflict, "no_workspace", "run %s has no task %q with files, so rollout %s has no workspace", ro.Run, ro.Started.Task, ro.ID)
+		return problem(http.StatusConflict, "no_workspace",
+			"run %s has no task %q with files, so rollout %s has no workspace", ro.Run, ro.Started.Task, ro.ID)
 	case err != nil:
 		return err
 	case len(task.Steps) > 0:
-		return problem(http.StatusConflict, "no_workspace", "task %s has stages, which Rondo's own rollouts alone can have", task.Name)
+		return problem(http.StatusConflict, "no_workspace",
+			"task %s has stages, which Rondo's own rollouts alone can have", task.Name)
 	case len(ro.Calls) >= events.MaxWorkspaceCalls:
-		return problem(http.StatusConflict, "too_many_calls", "rollout %s has had %d calls, as many as there may be: finish it", ro.ID, len(ro.Calls))
+		return problem(http.StatusConflict, "too_many_calls",
+			"rollout %s has had %d calls, as many as there may be: finish it", ro.ID, len(ro.Calls))
 	}
 	return nil
 }
 
 // answerOf is what the harness is told of an answered call.
-func (g *Gateway) answerOf(ctx context.Context, share *memory.Share, call events.Call, a events.WorkspaceAnswered) (any, error) {
+func (g *Gateway) answerOf(ctx context.Context, share *memory.Share, call events.Call,
+	a events.WorkspaceAnswered) (any, error) {
 	for _, c := range []*events.Content{a.Output, a.Errors} {
 		if c == nil || c.Blob == nil {
 			continue
@@ -276,7 +298,8 @@ func (g *Gateway) answerOf(ctx context.Context, share *memory.Share, call events
 	}
 	switch {
 	case a.Lost != "":
-		return nil, problem(http.StatusUnprocessableEntity, "lost", "nothing that the call did is kept, and the workspace is as it was before it: %s", a.Lost)
+		return nil, problem(http.StatusUnprocessableEntity, "lost",
+			"nothing that the call did is kept, and the workspace is as it was before it: %s", a.Lost)
 	case a.Refused != "":
 		return nil, problem(http.StatusUnprocessableEntity, "not_done", "%s %.200s: %s", call.Op, call.Path, a.Refused)
 	}
@@ -290,7 +313,8 @@ func (g *Gateway) answerOf(ctx context.Context, share *memory.Share, call events
 		if err != nil || a.ExitCode == nil {
 			return nil, errors.Join(err, events.ErrMalformed)
 		}
-		return execAnswer{*a.ExitCode, readable(output), readable(stderr), a.TimedOut, a.DroppedBytes, a.DurationMS}, nil
+		return execAnswer{*a.ExitCode, readable(output), readable(stderr), a.TimedOut,
+			a.DroppedBytes, a.DurationMS}, nil
 	case events.WorkspaceRead:
 		if a.Size == nil {
 			return nil, events.ErrMalformed
@@ -319,7 +343,8 @@ func (g *Gateway) await(ctx context.Context, ro *rollout) error {
 	done := make(chan error, 1)
 	filter := events.Event{Run: ro.Run, Type: events.WorkspaceAnsweredType, Entity: ro.ID}.Subject()
 	go func() {
-		done <- g.log.Follow(ctx, ro.Run, ro.CallUnderWay().Seq+1, filter, func(events.Event) error { return errAnswered })
+		done <- g.log.Follow(ctx, ro.Run, ro.CallUnderWay().Seq+1, filter,
+			func(events.Event) error { return errAnswered })
 	}()
 	look := time.NewTicker(overEvery)
 	defer look.Stop()
@@ -339,7 +364,8 @@ func (g *Gateway) await(ctx context.Context, ro *rollout) error {
 	}
 }
 
-// answered waits until no call is under way, so that the workspace is known. Who states a failure need not wait.
+// answered waits until no call is under way, so that the workspace is known. Who states
+// a failure need not wait.
 func (g *Gateway) answered(ctx context.Context, ro *rollout, failure bool) (err error) {
 	for !failure && !ro.Over() && ro.CallUnderWay() != nil {
 		if err := g.await(ctx, ro); err != nil {

@@ -21,7 +21,8 @@ const (
 	LookEvery = 2 * time.Second
 	// sayEvery is how often at most it states what follows.
 	sayEvery = 10 * time.Second
-	// noticeable is by what part of the number stated last another one must differ, and at least by two.
+	// noticeable is by what part of the number stated last another one must
+	// differ, and at least by two.
 	noticeable = 0.1
 )
 
@@ -33,12 +34,14 @@ type capacities struct {
 
 type capacity struct {
 	fleet.Capacity
-	// stated is the capacity that the log was seen to end with, and since is its time; nil: it was not looked at.
+	// stated is the capacity that the log was seen to end with, and since is its time;
+	// nil: it was not looked at.
 	stated *events.CapacityMeasured
 	since  time.Time
 }
 
-// estimate is the estimate of a run. A generator that looks for the first time begins a new one, which loses little.
+// estimate is the estimate of a run. A generator that looks for the first time begins a new
+// one, which loses little.
 func (c *capacities) estimate(run string) *capacity {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,8 +58,10 @@ func (c *capacities) estimate(run string) *capacity {
 	return c.runs[run]
 }
 
-// round looks at the servers of a run that follows their capacity. An external one follows its harness. The log is read when there may be something to state.
-func (s *Service) round(ctx context.Context, run string, cfg runfile.RunConfig) (handle pipeline.Handler, wait time.Duration, err error) {
+// round looks at the servers of a run that follows their capacity. An external one follows its
+// harness. The log is read when there may be something to state.
+func (s *Service) round(ctx context.Context, run string,
+	cfg runfile.RunConfig) (handle pipeline.Handler, wait time.Duration, err error) {
 	s.compareSlots(run, cfg, time.Now())
 	if cfg.InFlight != runfile.AutoInFlight || cfg.External {
 		return nil, presence.EndedAfter, nil
@@ -80,7 +85,8 @@ func Measured(servers []fleet.Server, turns []int) (m events.CapacityMeasured) {
 	for i, s := range servers {
 		one := events.ServerCapacity{URL: s.URL, Turns: turns[i], Measured: s.Load != nil}
 		if s.Load != nil {
-			one.Running, one.Waiting, one.KVUsage = s.Load.Running, s.Load.Waiting, math.Round(float64(1000*s.Load.KVUsage))/1000
+			one.Running, one.Waiting, one.KVUsage = s.Load.Running, s.Load.Waiting,
+				math.Round(float64(1000*s.Load.KVUsage))/1000
 		}
 		m.Turns += one.Turns
 		m.Servers = append(m.Servers, one)
@@ -89,7 +95,8 @@ func Measured(servers []fleet.Server, turns []int) (m events.CapacityMeasured) {
 	return m
 }
 
-// Noticeable reports whether a capacity is stated that differs from the one stated last, some time ago; nil where there is none.
+// Noticeable reports whether a capacity is stated that differs from the one stated last, some time
+// ago; nil where there is none.
 func Noticeable(last *events.CapacityMeasured, since time.Duration, m events.CapacityMeasured) bool {
 	if last == nil {
 		return true
@@ -99,7 +106,8 @@ func Noticeable(last *events.CapacityMeasured, since time.Duration, m events.Cap
 }
 
 // measured states a capacity behind the one stated last, if it differs noticeably.
-func (s *Service) measured(ctx context.Context, log eventlog.Reader, c *capacity, run, policy string, m events.CapacityMeasured) ([]events.Event, error) {
+func (s *Service) measured(ctx context.Context, log eventlog.Reader, c *capacity, run, policy string,
+	m events.CapacityMeasured) ([]events.Event, error) {
 	fact, err := events.New(run, events.CapacityMeasuredType, policy, "0", m)
 	if err != nil {
 		return nil, err
@@ -118,8 +126,10 @@ func (s *Service) measured(ctx context.Context, log eventlog.Reader, c *capacity
 	if !Noticeable(c.stated, time.Since(c.since), m) {
 		return nil, nil
 	}
-	if servers := m.Unmeasured(); len(servers) > 0 && (c.stated == nil || !slices.Equal(c.stated.Unmeasured(), servers)) {
-		s.logger.Warn("server load unknown", "run", run, "servers", servers, "turns", m.Turns, "do", runfile.LoadUnknownDo)
+	if servers := m.Unmeasured(); len(servers) > 0 &&
+		(c.stated == nil || !slices.Equal(c.stated.Unmeasured(), servers)) {
+		s.logger.Warn("server load unknown", "run", run, "servers", servers, "turns", m.Turns,
+			"do", runfile.LoadUnknownDo)
 	}
 	fact.ID = events.ID(run, events.CapacityMeasuredType, policy, events.Ordinal(int64(fact.Prev)))
 	return []events.Event{fact}, nil

@@ -17,7 +17,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestCapacityIsStatedOnce: of several generators one looks at the servers' metrics, and the run has one fact of what they can do. A run that does not ask for it has none.
+// TestCapacityIsStatedOnce: of several generators one looks at the servers' metrics, and the run
+// has one fact of what they can do. A run that does not ask for it has none.
 func TestCapacityIsStatedOnce(t *testing.T) {
 	log := natstest.Log(t)
 	var looked atomic.Int64
@@ -53,7 +54,8 @@ func TestCapacityIsStatedOnce(t *testing.T) {
 	}
 	facts := servicetest.Wait(t, log, "follows", events.CapacityMeasuredType, "small", 1)
 	m := servicetest.Data[events.CapacityMeasured](t, facts[0])
-	if len(m.Servers) != 1 || m.Servers[0].URL != server.URL+"/v1" || !m.Servers[0].Measured || m.Servers[0].Running != 5 || m.Servers[0].Waiting != 7 || m.Servers[0].KVUsage != 0.5 ||
+	if len(m.Servers) != 1 || m.Servers[0].URL != server.URL+"/v1" || !m.Servers[0].Measured ||
+		m.Servers[0].Running != 5 || m.Servers[0].Waiting != 7 || m.Servers[0].KVUsage != 0.5 ||
 		m.Turns < 5 || m.Turns != m.Servers[0].Turns {
 		t.Errorf("stated: %+v", m)
 	}
@@ -64,7 +66,8 @@ func TestCapacityIsStatedOnce(t *testing.T) {
 	}
 	before := looked.Load()
 	natstest.Eventually(t, "somebody looks again", func() bool { return looked.Load() > before+1 })
-	if facts := servicetest.All(t, log, "follows", events.CapacityMeasuredType); len(facts) > 1 && facts[1].Time.Sub(facts[0].Time) < sayEvery {
+	if facts := servicetest.All(t, log, "follows", events.CapacityMeasuredType); len(facts) > 1 &&
+		facts[1].Time.Sub(facts[0].Time) < sayEvery {
 		t.Errorf("%d facts within %s", len(facts), facts[1].Time.Sub(facts[0].Time))
 	}
 	if facts := servicetest.All(t, log, "fixed", events.CapacityMeasuredType); len(facts) > 0 {
@@ -72,7 +75,8 @@ func TestCapacityIsStatedOnce(t *testing.T) {
 	}
 }
 
-// TestNoticeableCapacities: the first is stated, and then one that differs by a tenth and two, ten seconds later at the earliest.
+// TestNoticeableCapacities: the first is stated, and then one that differs by a tenth and two, ten
+// seconds later at the earliest.
 func TestNoticeableCapacities(t *testing.T) {
 	last := &events.CapacityMeasured{Turns: 100}
 	for _, c := range []struct {
@@ -81,20 +85,24 @@ func TestNoticeableCapacities(t *testing.T) {
 		turns int
 		want  bool
 	}{
-		{nil, 0, 1, true}, {last, time.Hour, 109, false}, {last, time.Hour, 110, true}, {last, time.Hour, 90, true}, {last, 9 * time.Second, 1, false},
-		{&events.CapacityMeasured{Turns: 4}, time.Hour, 5, false}, {&events.CapacityMeasured{Turns: 4}, time.Hour, 2, true},
+		{nil, 0, 1, true}, {last, time.Hour, 109, false}, {last, time.Hour, 110, true}, {last, time.Hour, 90, true},
+		{last, 9 * time.Second, 1, false},
+		{&events.CapacityMeasured{Turns: 4}, time.Hour, 5, false},
+		{&events.CapacityMeasured{Turns: 4}, time.Hour, 2, true},
 	} {
 		if got := Noticeable(c.last, c.since, events.CapacityMeasured{Turns: c.turns}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
 	mute := events.CapacityMeasured{Turns: 100, Servers: []events.ServerCapacity{{URL: "http://mute/v1", Turns: 100}}}
-	if !Noticeable(last, time.Hour, mute) || !Noticeable(&mute, time.Hour, *last) || Noticeable(&mute, time.Hour, mute) {
+	if !Noticeable(last, time.Hour, mute) || !Noticeable(&mute, time.Hour, *last) ||
+		Noticeable(&mute, time.Hour, mute) {
 		t.Error("that a server says nothing of its load any more, or says it again, is not stated once")
 	}
 }
 
-// TestUnknownLoadIsSaid: the log names servers that say nothing of their load, once, and the built-in policy's endpoint never.
+// TestUnknownLoadIsSaid: the log names servers that say nothing of their load, once, and the
+// built-in policy's endpoint never.
 func TestUnknownLoadIsSaid(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
@@ -107,7 +115,8 @@ func TestUnknownLoadIsSaid(t *testing.T) {
 		if err != nil || len(facts) != 1 {
 			t.Fatalf("%v, %v", facts, err)
 		}
-		if n := strings.Count(text.String(), `msg="server load unknown" run=r servers=[http://mute/v1] turns=64 do="see that it is up`); n != want {
+		if n := strings.Count(text.String(),
+			`msg="server load unknown" run=r servers=[http://mute/v1] turns=64 do="see that it is up`); n != want {
 			t.Errorf("it is said %d times, want %d:\n%s", n, want, &text)
 		}
 	}

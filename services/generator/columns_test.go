@@ -29,7 +29,8 @@ func withColumns(c *runfile.RunConfig) {
 	byTokensOnly(c)
 	k := 20
 	c.Sampling.TopK = &k
-	c.TokenColumns = &runfile.TokenColumns{RoutedExperts: &runfile.RoutedExperts{Layers: mixture.Layers, TopK: mixture.TopK, Experts: mixture.Experts}, TopLogprobs: topK, SamplingMask: true}
+	c.TokenColumns = &runfile.TokenColumns{RoutedExperts: &runfile.RoutedExperts{Layers: mixture.Layers,
+		TopK: mixture.TopK, Experts: mixture.Experts}, TopLogprobs: topK, SamplingMask: true}
 }
 
 // rowsOf are the rows of a sample's column by its tokens; of sampling masks the ids.
@@ -45,7 +46,8 @@ func rowsOf(t *testing.T, log *eventlog.Log, s storage.Sample, name string) map[
 			t.Fatal(err)
 		}
 		data := file[10+int(binary.LittleEndian.Uint16(file[8:])):]
-		size := map[string]int{runfile.ColumnRoutedExperts: mixture.Layers * mixture.TopK, runfile.ColumnTopLogprobs: 8 * topK}[name]
+		size := map[string]int{runfile.ColumnRoutedExperts: mixture.Layers * mixture.TopK,
+			runfile.ColumnTopLogprobs: 8 * topK}[name]
 		for i := range int(c.Length) {
 			row := int(c.Row) + i
 			begin, end := size*row, size*(row+1)
@@ -64,7 +66,8 @@ func rowsOf(t *testing.T, log *eventlog.Log, s storage.Sample, name string) map[
 	return found
 }
 
-// checkColumns checks that what a sample's columns say of a token is what the server said of that token in its place, and how many tokens they say nothing of.
+// checkColumns checks that what a sample's columns say of a token is what the server said of that
+// token in its place, and how many tokens they say nothing of.
 func checkColumns(t *testing.T, log *eventlog.Log, name string, s storage.Sample, experts bool) (unknown int) {
 	t.Helper()
 	rows := rowsOf(t, log, s, runfile.ColumnRoutedExperts)
@@ -87,9 +90,12 @@ func checkColumns(t *testing.T, log *eventlog.Log, name string, s storage.Sample
 		if top := tops[token]; sampled != (top != nil) {
 			t.Errorf("%s: token %d sampled: %v, likely ones %v", name, token, sampled, top)
 		} else if sampled {
-			id, logprob := int32(binary.LittleEndian.Uint32(top)), math.Float32frombits(binary.LittleEndian.Uint32(top[4:]))
-			if second := int32(binary.LittleEndian.Uint32(top[8:])); id != s.Tokens[token] || second != id+1 || math.Abs(float64(logprob-s.SamplerLogprobs[token])) > 1e-6 {
-				t.Errorf("%s: token %d is %d with %g, the likeliest one %d with %g, then %d", name, token, s.Tokens[token], s.SamplerLogprobs[token], id, logprob, second)
+			id, logprob := int32(binary.LittleEndian.Uint32(top)),
+				math.Float32frombits(binary.LittleEndian.Uint32(top[4:]))
+			if second := int32(binary.LittleEndian.Uint32(top[8:])); id != s.Tokens[token] || second != id+1 ||
+				math.Abs(float64(logprob-s.SamplerLogprobs[token])) > 1e-6 {
+				t.Errorf("%s: token %d is %d with %g, the likeliest one %d with %g, then %d", name, token,
+					s.Tokens[token], s.SamplerLogprobs[token], id, logprob, second)
 			}
 		}
 		if mask := masks[token]; mask != nil && int32(binary.LittleEndian.Uint32(mask)) != s.Tokens[token] {
@@ -101,8 +107,9 @@ func checkColumns(t *testing.T, log *eventlog.Log, name string, s storage.Sample
 	return len(s.Tokens) - len(rows)
 }
 
-// TestTokenColumns: what servers say of tokens stays with these tokens, in rollouts with turns that the server gives up half way, with summaries, and with another generator for each
-// turn, which has it delivered twice.
+// TestTokenColumns: what servers say of tokens stays with these tokens, in rollouts with turns
+// that the server gives up half way, with summaries, and with another generator for each turn,
+// which has it delivered twice.
 func TestTokenColumns(t *testing.T) {
 	log := natstest.Log(t)
 	for _, engine := range []string{"vllm", "sglang", "llamacpp"} {
@@ -122,7 +129,8 @@ func TestTokenColumns(t *testing.T) {
 			if turn++; turn > 8 {
 				return s.Template.Answer("Enough.", "Done.", ""), ""
 			}
-			return s.Template.Answer(fmt.Sprint("I think of number ", turn), "Reading.", "path"+string(rune('a'+turn))), ""
+			return s.Template.Answer(fmt.Sprint("I think of number ", turn), "Reading.",
+				"path"+string(rune('a'+turn))), ""
 		}
 		switch engine {
 		case "sglang":
@@ -145,7 +153,9 @@ func TestTokenColumns(t *testing.T) {
 				stop()
 				answerTools(t, log, engine, last)
 				completed := servicetest.All(t, log, engine, events.ToolsCompletedType)
-				if _, err := service(t, log).Handle(t.Context(), messageOf(log, completed[len(completed)-1])); err != nil { // what it samples never comes onto the log
+				// what it samples never comes onto the log
+				if _, err := service(t, log).Handle(t.Context(),
+					messageOf(log, completed[len(completed)-1])); err != nil {
 					t.Log(err)
 				}
 				stop = start(t, log, nil)
@@ -157,14 +167,17 @@ func TestTokenColumns(t *testing.T) {
 			t.Errorf("%s: %d samples: no summary", engine, len(samples))
 		}
 		for i, sample := range samples {
-			if unknown := checkColumns(t, log, fmt.Sprint(engine, " sample ", i), sample, engine != "llamacpp"); engine != "llamacpp" && unknown != 1 {
-				t.Errorf("%s: sample %d: the experts of %d tokens are not known, want those of the last", engine, i, unknown)
+			if unknown := checkColumns(t, log, fmt.Sprint(engine, " sample ", i), sample,
+				engine != "llamacpp"); engine != "llamacpp" && unknown != 1 {
+				t.Errorf("%s: sample %d: the experts of %d tokens are not known, want those of the last", engine, i,
+					unknown)
 			}
 		}
 	}
 }
 
-// TestHostileColumns: what a server says beside its tokens and is not of them is left out, and the turn says so; where the run demands it, the try has failed.
+// TestHostileColumns: what a server says beside its tokens and is not of them is left out, and the
+// turn says so; where the run demands it, the try has failed.
 func TestHostileColumns(t *testing.T) {
 	log := natstest.Log(t)
 	change := func(name string, to any) func(map[string]any) {
@@ -186,8 +199,10 @@ func TestHostileColumns(t *testing.T) {
 		mixture *tokenstest.Mixture
 	}{
 		{name: "none", lack: "routed_experts", change: change("routed_experts", nil)},
-		{name: "of other layers", lack: "routed_experts", mixture: other(tokenstest.Mixture{Layers: 2, TopK: 3, Experts: 64, Width: 1})},
-		{name: "of too many experts", lack: "routed_experts", mixture: other(tokenstest.Mixture{Layers: 3, TopK: 2, Experts: 200, Width: 1})},
+		{name: "of other layers", lack: "routed_experts",
+			mixture: other(tokenstest.Mixture{Layers: 2, TopK: 3, Experts: 64, Width: 1})},
+		{name: "of too many experts", lack: "routed_experts",
+			mixture: other(tokenstest.Mixture{Layers: 3, TopK: 2, Experts: 200, Width: 1})},
 		{name: "no base64", lack: "routed_experts", change: change("routed_experts", "*")},
 		{name: "an object", lack: "routed_experts", change: change("routed_experts", map[string]any{"data": ""})},
 		{name: "no file", lack: "routed_experts", change: change("routed_experts", "AAAA")},
@@ -196,10 +211,14 @@ func TestHostileColumns(t *testing.T) {
 			list := choice["sampling_mask"].([][]int32)
 			list[len(list)-1] = []int32{1 << 30}
 		}},
-		{name: "a mask too few", lack: "sampling_mask", change: func(choice map[string]any) { choice["sampling_mask"] = choice["sampling_mask"].([][]int32)[1:] }},
-		{name: "tops that are texts", lack: "top_logprobs", change: tops(map[string]any{"token": "the", "logprob": -0.5})},
-		{name: "tops above 1", lack: "top_logprobs", change: tops(map[string]any{"token_id": 1, "logprob": -0.1}, map[string]any{"token_id": 2, "logprob": -0.1})},
-		{name: "tops without end", lack: "top_logprobs", change: tops(slices.Repeat([]any{map[string]any{"token_id": 1, "logprob": -9}}, 100)...)},
+		{name: "a mask too few", lack: "sampling_mask",
+			change: func(choice map[string]any) { choice["sampling_mask"] = choice["sampling_mask"].([][]int32)[1:] }},
+		{name: "tops that are texts", lack: "top_logprobs",
+			change: tops(map[string]any{"token": "the", "logprob": -0.5})},
+		{name: "tops above 1", lack: "top_logprobs", change: tops(map[string]any{"token_id": 1, "logprob": -0.1},
+			map[string]any{"token_id": 2, "logprob": -0.1})},
+		{name: "tops without end", lack: "top_logprobs",
+			change: tops(slices.Repeat([]any{map[string]any{"token_id": 1, "logprob": -9}}, 100)...)},
 		{name: "wide numbers", mixture: other(tokenstest.Mixture{Layers: 3, TopK: 2, Experts: 64, Width: 4})},
 	} {
 		s := thinker(t, "Qwen3", 0)

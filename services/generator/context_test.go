@@ -16,10 +16,12 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// engine is an inference server with a context of its own: each message of a prompt has perMessage tokens, and each turn asks for a tool.
+// engine is an inference server with a context of its own: each message of a prompt has perMessage
+// tokens, and each turn asks for a tool.
 type engine struct {
 	*httptest.Server
-	// refuse answers a request that does not fit, as a kind of server does; nil takes it, and lets its answer end where the context does.
+	// refuse answers a request that does not fit, as a kind of server does; nil takes it, and lets
+	// its answer end where the context does.
 	refuse func(prompt, most, limit int) string
 	limit  int
 	models string // of /v1/models; "" is not found
@@ -87,7 +89,8 @@ func (e *engine) answer(w http.ResponseWriter, in inference.Request) {
 	case n < want:
 		reason = "length"
 	case calls:
-		reason, message["tool_calls"] = "tool_calls", []any{map[string]any{"id": "c1", "type": "function", "function": map[string]any{"name": "read_file", "arguments": "{}"}}}
+		reason, message["tool_calls"] = "tool_calls", []any{map[string]any{"id": "c1", "type": "function",
+			"function": map[string]any{"name": "read_file", "arguments": "{}"}}}
 	}
 	logprobs := make([]any, n)
 	for i := range logprobs {
@@ -95,8 +98,9 @@ func (e *engine) answer(w http.ResponseWriter, in inference.Request) {
 	}
 	json.NewEncoder(w).Encode(map[string]any{
 		"prompt_token_ids": ids(0, prompt),
-		"choices":          []any{map[string]any{"finish_reason": reason, "message": message, "token_ids": ids(prompt, n), "logprobs": map[string]any{"content": logprobs}}},
-		"usage":            map[string]any{"prompt_tokens": prompt, "completion_tokens": n},
+		"choices": []any{map[string]any{"finish_reason": reason, "message": message,
+			"token_ids": ids(prompt, n), "logprobs": map[string]any{"content": logprobs}}},
+		"usage": map[string]any{"prompt_tokens": prompt, "completion_tokens": n},
 	})
 }
 
@@ -117,7 +121,8 @@ func refuseVLLM(prompt, most, limit int) string {
 	case prompt >= limit:
 		return fmt.Sprintf(`{"error":{"message":"This model's maximum context length is %d tokens. However, your request has %d input tokens. Please reduce the length of the input messages. None","type":"BadRequestError","param":null,"code":400}}`, limit, prompt)
 	case prompt+most > limit:
-		return fmt.Sprintf(`{"error":{"message":"'max_tokens' or 'max_completion_tokens' is too large: %d. This model's maximum context length is %d tokens and your request has %d input tokens (%d > %d - %d). None","type":"BadRequestError","param":null,"code":400}}`, most, limit, prompt, most, limit, prompt)
+		return fmt.Sprintf(`{"error":{"message":"'max_tokens' or 'max_completion_tokens' is too large: %d. This model's maximum context length is %d tokens and your request has %d input tokens (%d > %d - %d). None","type":"BadRequestError","param":null,"code":400}}`,
+			most, limit, prompt, most, limit, prompt)
 	}
 	return ""
 }
@@ -136,7 +141,8 @@ func refuseSGLang(prompt, most, limit int) string {
 	case prompt >= limit:
 		return fmt.Sprintf(`{"object":"error","message":"The input (%d tokens) is longer than the model's context length (%d tokens).","type":"BadRequestError","param":null,"code":400}`, prompt, limit)
 	case prompt+most >= limit:
-		return fmt.Sprintf(`{"object":"error","message":"Requested token count exceeds the model's maximum context length of %d tokens. You requested a total of %d tokens: %d tokens from the input messages and %d tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit.","type":"BadRequestError","param":null,"code":400}`, limit, prompt+most, prompt, most)
+		return fmt.Sprintf(`{"object":"error","message":"Requested token count exceeds the model's maximum context length of %d tokens. You requested a total of %d tokens: %d tokens from the input messages and %d tokens for the completion. Please reduce the number of tokens in the input messages or the completion to fit within the limit.","type":"BadRequestError","param":null,"code":400}`,
+			limit, prompt+most, prompt, most)
 	}
 	return ""
 }
@@ -145,15 +151,18 @@ func refuseLlama(prompt, _, limit int) string {
 	if prompt < limit {
 		return ""
 	}
-	return fmt.Sprintf(`{"error":{"code":400,"message":"request (%d tokens) exceeds the available context size (%d tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":%d,"n_ctx":%d}}`, prompt, limit, prompt, limit)
+	return fmt.Sprintf(`{"error":{"code":400,"message":"request (%d tokens) exceeds the available context size (%d tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":%d,"n_ctx":%d}}`,
+		prompt, limit, prompt, limit)
 }
 
-// TestContextFull: where the conversation has grown to the server's context, the rollout ends, has all of its turns and is no failure. What still fits is
-// asked for, whether the server lists its context or only refuses.
+// TestContextFull: where the conversation has grown to the server's context, the rollout ends, has
+// all of its turns and is no failure. What still fits is asked for, whether the server lists its
+// context or only refuses.
 func TestContextFull(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
-	// A prompt begins with two messages, and each turn adds two: turn i has a prompt of 20*(i+1) tokens, and 20*(i+1)+10 with its answer.
+	// A prompt begins with two messages, and each turn adds two: turn i has a prompt of 20*(i+1)
+	// tokens, and 20*(i+1)+10 with its answer.
 	for name, c := range map[string]struct {
 		limit  int
 		models string
@@ -185,7 +194,8 @@ func TestContextFull(t *testing.T) {
 			}
 		}
 		f, trajectory := finished(t, log, name)
-		if f.StopReason != events.StopContext || f.Turns != c.turns || f.TextOnly || f.Samples != 1 || trajectory.StopReason != events.StopContext {
+		if f.StopReason != events.StopContext || f.Turns != c.turns || f.TextOnly || f.Samples != 1 ||
+			trajectory.StopReason != events.StopContext {
 			t.Errorf("%s: finished as %+v after requests for %v tokens", name, f, e.seen())
 		}
 		for _, turn := range all {
@@ -198,18 +208,21 @@ func TestContextFull(t *testing.T) {
 			case turn.CompletionTokens+turn.PromptTokens > limit:
 				t.Errorf("%s: turn %d has more tokens than the context", name, turn.Turn)
 			case turn.ContextLimit > 0 && (turn.ContextLimit != limit || turn.Sampling.MaxTokens >= 30):
-				t.Errorf("%s: turn %d was cut to %d tokens in a context of %d", name, turn.Turn, turn.Sampling.MaxTokens, turn.ContextLimit)
+				t.Errorf("%s: turn %d was cut to %d tokens in a context of %d", name, turn.Turn,
+					turn.Sampling.MaxTokens, turn.ContextLimit)
 			case turn.ContextLimit == 0 && c.refuse != nil && name != "llama" && room < 30-1:
 				t.Errorf("%s: turn %d has %d tokens left, and says nothing of it", name, turn.Turn, room)
 			}
 		}
-		if retried := servicetest.All(t, log, name, events.RolloutRetriedType, events.RolloutFailedType); len(retried) != 0 {
+		if retried := servicetest.All(t, log, name, events.RolloutRetriedType,
+			events.RolloutFailedType); len(retried) != 0 {
 			t.Errorf("%s: failures on the log: %v", name, servicetest.IDs(retried))
 		}
 	}
 }
 
-// TestContextLimitIsAsked: what a server lists is asked for from the second turn on, so that no request is refused.
+// TestContextLimitIsAsked: what a server lists is asked for from the second turn on, so
+// that no request is refused.
 func TestContextLimitIsAsked(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -219,17 +232,20 @@ func TestContextLimitIsAsked(t *testing.T) {
 		answerTools(t, log, "r", turns(t, log, "r", i+1)[i])
 	}
 	finished(t, log, "r")
-	// The third prompt has 60 tokens, of which 50 and the result's bytes are known: 24 are asked for, and refused with the number that fits. The fourth does not fit, whatever is asked.
+	// The third prompt has 60 tokens, of which 50 and the result's bytes are known: 24 are asked
+	// for, and refused with the number that fits. The fourth does not fit, whatever is asked.
 	if asked := e.seen(); fmt.Sprint(asked) != "[30 30 24 14 4]" {
 		t.Errorf("asked for %v tokens", asked)
 	}
 }
 
-// TestTaskThatDoesNotFit: where not even the first prompt fits, the rollout ends with nothing sampled and no failed try, whichever way the server is asked and whether it lists its context.
+// TestTaskThatDoesNotFit: where not even the first prompt fits, the rollout ends with nothing
+// sampled and no failed try, whichever way the server is asked and whether it lists its context.
 func TestTaskThatDoesNotFit(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
-	chat := func(limit int, models string, refuse func(prompt, most, limit int) string) func(*testing.T) (string, func() int) {
+	chat := func(limit int, models string, refuse func(prompt, most, limit int) string) func(*testing.T) (string,
+		func() int) {
 		return func(t *testing.T) (string, func() int) {
 			e := newEngine(t, limit, models, refuse)
 			return e.URL, func() int { return e.turns }
@@ -263,20 +279,23 @@ func TestTaskThatDoesNotFit(t *testing.T) {
 			url, sampled := c.server(t)
 			open(t, log, name, url, c.change)
 			f, trajectory := finished(t, log, name)
-			if f.StopReason != events.StopContext || !f.Misfit() || !f.TextOnly || f.Sampled != 0 || f.Tokens != 0 || !trajectory.TextOnly || len(trajectory.Messages) != 2 {
+			if f.StopReason != events.StopContext || !f.Misfit() || !f.TextOnly || f.Sampled != 0 || f.Tokens != 0 ||
+				!trajectory.TextOnly || len(trajectory.Messages) != 2 {
 				t.Errorf("finished as %+v with %d messages", f, len(trajectory.Messages))
 			}
 			if sampled() != 0 {
 				t.Errorf("%d turns were sampled", sampled())
 			}
-			if retried := servicetest.All(t, log, name, events.RolloutRetriedType, events.RolloutFailedType); len(retried) != 0 {
+			if retried := servicetest.All(t, log, name, events.RolloutRetriedType,
+				events.RolloutFailedType); len(retried) != 0 {
 				t.Errorf("failures on the log: %v", servicetest.IDs(retried))
 			}
 		})
 	}
 }
 
-// TestStepThatDoesNotFit: a task with steps ends its first one, which is scored, and no other follows.
+// TestStepThatDoesNotFit: a task with steps ends its first one, which is
+// scored, and no other follows.
 func TestStepThatDoesNotFit(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -285,9 +304,11 @@ func TestStepThatDoesNotFit(t *testing.T) {
 		cfg.Tasks[0].Steps = []runfile.StepSpec{{Name: "one", Instruction: "One."}, {Name: "two", Instruction: "Two."}}
 	})
 	ended := servicetest.WaitData[events.StepFinished](t, log, "r", events.StepFinishedType, rollout)
-	servicetest.Append(t, log, servicetest.Event(t, "r", events.StepScoredType, rollout, "0", events.StepScored{Components: map[string]float64{"reward": 1}}))
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.StepScoredType, rollout,
+		"0", events.StepScored{Components: map[string]float64{"reward": 1}}))
 	f, _ := finished(t, log, "r")
-	if ended.StopReason != events.StopContext || f.StopReason != events.StopContext || !f.Misfit() || f.Steps != 1 || len(e.seen()) != 1 {
+	if ended.StopReason != events.StopContext || f.StopReason != events.StopContext || !f.Misfit() ||
+		f.Steps != 1 || len(e.seen()) != 1 {
 		t.Errorf("the step ended with %s, the rollout as %+v after %d requests", ended.StopReason, f, len(e.seen()))
 	}
 }
@@ -304,7 +325,8 @@ func TestLengthWithinTheContext(t *testing.T) {
 	}
 }
 
-// TestContextFullInAStep: the step is scored as it stands, and no other one follows, though it passed. One that has no turn yet is not begun.
+// TestContextFullInAStep: the step is scored as it stands, and no other one follows, though it
+// passed. One that has no turn yet is not begun.
 func TestContextFullInAStep(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -320,7 +342,8 @@ func TestContextFullInAStep(t *testing.T) {
 		e.says = c.says
 		open(t, log, name, e.URL, func(cfg *runfile.RunConfig) {
 			cfg.Sampling.MaxTokens = 14
-			cfg.Tasks[0].Steps = []runfile.StepSpec{{Name: "one", Instruction: "One."}, {Name: "two", Instruction: "Two."}}
+			cfg.Tasks[0].Steps = []runfile.StepSpec{{Name: "one", Instruction: "One."},
+				{Name: "two", Instruction: "Two."}}
 		})
 		for i := range c.turns {
 			if turn := turns(t, log, name, i+1)[i]; len(turn.ToolCalls) > 0 {
@@ -328,7 +351,8 @@ func TestContextFullInAStep(t *testing.T) {
 			}
 		}
 		ended := servicetest.WaitData[events.StepFinished](t, log, name, events.StepFinishedType, rollout)
-		servicetest.Append(t, log, servicetest.Event(t, name, events.StepScoredType, rollout, "0", events.StepScored{Components: map[string]float64{"reward": 1}}))
+		servicetest.Append(t, log, servicetest.Event(t, name, events.StepScoredType, rollout,
+			"0", events.StepScored{Components: map[string]float64{"reward": 1}}))
 		f, _ := finished(t, log, name)
 		if ended.StopReason != c.stop || f.StopReason != events.StopContext || f.Steps != 1 || f.Turns != c.turns {
 			t.Errorf("%s: the step ended with %s, the rollout as %+v", name, ended.StopReason, f)

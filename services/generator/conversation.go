@@ -8,8 +8,9 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// opening are the messages before a turn that nothing was said before: the run's system prompt, which tells the model where it is, and the words of the
-// task, or of its step. Behind a summary they end with that: some chat templates take no second message of a user.
+// opening are the messages before a turn that nothing was said before: the run's system prompt,
+// which tells the model where it is, and the words of the task, or of its step. Behind a summary
+// they end with that: some chat templates take no second message of a user.
 func opening(system string, task runfile.TaskSpec, r *events.Rollout, turn int) []inference.Message {
 	words := instruction(task, r.StepOf(turn))
 	if given := userMessages(r, -1); len(given) > 0 {
@@ -25,7 +26,8 @@ func opening(system string, task runfile.TaskSpec, r *events.Rollout, turn int) 
 }
 
 // conversation renders a rollout as chat messages, from its last summary on.
-func conversation(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]inference.Message, inference.Written) {
+func conversation(cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout) ([]inference.Message, inference.Written) {
 	messages, written, asked := history(cfg, task, r)
 	if asked < len(r.Steps) {
 		messages = append(messages, instruction(task, len(r.Steps)))
@@ -49,7 +51,8 @@ func (s *Service) toolDefinitions(cfg runfile.RunConfig, task runfile.TaskSpec) 
 	}
 	var offered []inference.Tool
 	for _, d := range set.Definitions() {
-		offered = append(offered, inference.Tool{Type: "function", Function: inference.Description{Name: d.Name, Description: d.Description, Parameters: d.Parameters}})
+		offered = append(offered, inference.Tool{Type: "function",
+			Function: inference.Description{Name: d.Name, Description: d.Description, Parameters: d.Parameters}})
 	}
 	return offered, nil
 }

@@ -1,5 +1,5 @@
-// Package generator asks the inference server for the turns of each rollout and closes the episode with its
-// trajectory file.
+// Package generator asks the inference server for the turns of each rollout and closes the episode
+// with its trajectory file.
 package generator
 
 import (
@@ -54,7 +54,8 @@ func ends(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) strin
 		return events.StopFiltered
 	case last.Summary != nil && last.RepeatedText() == "": // nothing to go on with
 		return events.StopContext
-	case last.Summary == nil && len(last.ToolCalls) == 0 && last.FinishReason == events.FinishLength && last.ContextLimit > 0:
+	case last.Summary == nil && len(last.ToolCalls) == 0 &&
+		last.FinishReason == events.FinishLength && last.ContextLimit > 0:
 		return events.StopContext
 	case last.Summary == nil && len(last.ToolCalls) == 0:
 		return last.Stopped()
@@ -64,12 +65,14 @@ func ends(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) strin
 	return exhausted(r, limits)
 }
 
-// unknownFinish is the cause of a rollout's end whose last turn nobody knows the end of: it may be half a turn, so that it is neither gone on with nor scored.
+// unknownFinish is the cause of a rollout's end whose last turn nobody knows the end of: it may be
+// half a turn, so that it is neither gone on with nor scored.
 func unknownFinish(last *events.TurnSampled) error {
 	if last.FinishWord == "" {
 		return fmt.Errorf("the server does not say why turn %d ended: its answer has no finish_reason", last.Turn)
 	}
-	return fmt.Errorf("nobody knows why turn %d ended: the server says finish_reason %q, which is none of the words that servers are known for", last.Turn, last.FinishWord)
+	return fmt.Errorf("nobody knows why turn %d ended: the server says finish_reason %q, which is none of the words that servers are known for",
+		last.Turn, last.FinishWord)
 }
 
 // exhausted names the budget of the whole rollout that is used up, "" for none.
@@ -84,8 +87,9 @@ func exhausted(r *events.Rollout, limits runfile.Limits) string {
 	return ""
 }
 
-// decideStage decides behind the verdict on a stage: the next instruction follows, unless there is none, the verdict is too low or a forfeit, a budget
-// of the rollout or the server's context is used up, or the stage ended with what may be the server's doing.
+// decideStage decides behind the verdict on a stage: the next instruction follows, unless there is
+// none, the verdict is too low or a forfeit, a budget of the rollout or the server's context is
+// used up, or the stage ended with what may be the server's doing.
 func decideStage(r *events.Rollout, task runfile.TaskSpec, limits runfile.Limits) (action, string) {
 	ended := r.Steps[len(r.Steps)-1]
 	if len(r.Steps) >= len(task.Steps) || ended.StopReason == events.StopContext || events.Untold(ended.StopReason) ||
@@ -103,7 +107,8 @@ func route(r *events.Rollout, t events.TurnSampled, pool string, needs runfile.N
 	if len(t.ToolCalls) == 0 {
 		return runfile.RouteFinal
 	}
-	if tools := r.LastTools(); tools != nil && tools.Turn >= r.Copied { // what runs a fork's origin has no sandbox of the fork
+	// what runs a fork's origin has no sandbox of the fork
+	if tools := r.LastTools(); tools != nil && tools.Turn >= r.Copied {
 		return runfile.RunnerRoute(tools.Runner, needs)
 	}
 	return runfile.PoolRoute(pool, needs)

@@ -46,19 +46,27 @@ func TestNext(t *testing.T) {
 		step    action
 		stop    string
 	}{
-		"started":           {events.Rollout{}, sample, ""},
-		"waits for tools":   {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls}}}, nothing, ""},
-		"tools answered":    {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls}}, Tools: answered}, sample, ""},
-		"no more calls":     {events.Rollout{Turns: []events.TurnSampled{{}}}, finish, events.StopFinished},
-		"cut off":           {events.Rollout{Turns: []events.TurnSampled{{FinishReason: "length"}}}, finish, events.StopLength},
-		"cut off in a call": {events.Rollout{Turns: []events.TurnSampled{{FinishReason: "length", ToolCalls: calls}}, Tools: answered}, sample, ""},
-		"turns used up":     {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls}, {Turn: 1, ToolCalls: calls}}, Tools: answered}, finish, events.StopMaxTurns},
-		"tokens used up":    {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls, PromptTokens: 90, CompletionTokens: 10}}, Tools: answered}, finish, events.StopMaxTokens},
-		"tokens left":       {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls, PromptTokens: 90, CompletionTokens: 9}}, Tools: answered}, sample, ""},
-		"time of tools":     {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls}}, Tools: waited}, finish, events.StopTimeout},
-		"finished":          {events.Rollout{Turns: []events.TurnSampled{{}}, Finished: &events.RolloutFinished{}}, nothing, ""},
-		"failed":            {events.Rollout{Failed: &events.RolloutFailed{}}, nothing, ""},
-		"scored":            {events.Rollout{Scored: &events.RolloutScored{}}, nothing, ""},
+		"started":         {events.Rollout{}, sample, ""},
+		"waits for tools": {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls}}}, nothing, ""},
+		"tools answered": {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls}}, Tools: answered}, sample,
+			""},
+		"no more calls": {events.Rollout{Turns: []events.TurnSampled{{}}}, finish, events.StopFinished},
+		"cut off": {events.Rollout{Turns: []events.TurnSampled{{FinishReason: "length"}}},
+			finish, events.StopLength},
+		"cut off in a call": {events.Rollout{Turns: []events.TurnSampled{{FinishReason: "length", ToolCalls: calls}},
+			Tools: answered}, sample, ""},
+		"turns used up": {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls},
+			{Turn: 1, ToolCalls: calls}}, Tools: answered}, finish, events.StopMaxTurns},
+		"tokens used up": {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls, PromptTokens: 90,
+			CompletionTokens: 10}}, Tools: answered}, finish, events.StopMaxTokens},
+		"tokens left": {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls, PromptTokens: 90,
+			CompletionTokens: 9}}, Tools: answered}, sample, ""},
+		"time of tools": {events.Rollout{Turns: []events.TurnSampled{{ToolCalls: calls}}, Tools: waited},
+			finish, events.StopTimeout},
+		"finished": {events.Rollout{Turns: []events.TurnSampled{{}}, Finished: &events.RolloutFinished{}},
+			nothing, ""},
+		"failed": {events.Rollout{Failed: &events.RolloutFailed{}}, nothing, ""},
+		"scored": {events.Rollout{Scored: &events.RolloutScored{}}, nothing, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if step, stop := next(&c.rollout, runfile.TaskSpec{}, limits); step != c.step || stop != c.stop {
@@ -79,7 +87,8 @@ func TestRoute(t *testing.T) {
 		"runner-abc":              route(held, calls, "pool-x", none),
 		"pool-x-" + gpu.Key():     route(&events.Rollout{}, calls, "pool-x", gpu),
 		"runner-abc-" + gpu.Key(): route(held, calls, "pool-x", gpu),
-		"pool-y":                  route(&events.Rollout{Turns: held.Turns, Tools: held.Tools, Copied: 1}, calls, "pool-y", none),
+		"pool-y": route(&events.Rollout{Turns: held.Turns, Tools: held.Tools, Copied: 1}, calls,
+			"pool-y", none),
 	} {
 		t.Run(want, func(t *testing.T) {
 			if got != want {
@@ -105,13 +114,16 @@ func TestDelta(t *testing.T) {
 		"continued twice":       {[]events.TurnSampled{first, second}, []int32{1, 2, 3, 4, 5, 6, 9}, []int32{9}, false},
 		"nothing added":         {[]events.TurnSampled{first}, []int32{1, 2, 3}, []int32{}, false},
 		"sampled token changed": {[]events.TurnSampled{first}, []int32{1, 2, 9, 4}, []int32{1, 2, 9, 4}, true},
-		"prompt changed":        {[]events.TurnSampled{first, second}, []int32{0, 2, 3, 4, 5, 6}, []int32{0, 2, 3, 4, 5, 6}, true},
-		"shorter":               {[]events.TurnSampled{first, second}, []int32{1, 2, 3, 4}, []int32{1, 2, 3, 4}, true},
-		"of the last segment":   {[]events.TurnSampled{first, again}, []int32{7, 8, 1}, []int32{1}, false},
-		"of the one before it":  {[]events.TurnSampled{first, again}, []int32{1, 2, 3, 4}, []int32{1, 2, 3, 4}, true},
-		"after a text":          {[]events.TurnSampled{first, textOnly}, []int32{1, 2, 3, 4}, []int32{1, 2, 3, 4}, true},
-		"behind a summary":      {[]events.TurnSampled{first, {Summary: &events.Summary{}}}, []int32{1, 2, 3, 4}, []int32{1, 2, 3, 4}, true},
-		"after texts alone":     {[]events.TurnSampled{textOnly}, []int32{1}, []int32{1}, true},
+		"prompt changed": {[]events.TurnSampled{first, second}, []int32{0, 2, 3, 4, 5, 6},
+			[]int32{0, 2, 3, 4, 5, 6}, true},
+		"shorter":              {[]events.TurnSampled{first, second}, []int32{1, 2, 3, 4}, []int32{1, 2, 3, 4}, true},
+		"of the last segment":  {[]events.TurnSampled{first, again}, []int32{7, 8, 1}, []int32{1}, false},
+		"of the one before it": {[]events.TurnSampled{first, again}, []int32{1, 2, 3, 4}, []int32{1, 2, 3, 4}, true},
+		"after a text": {[]events.TurnSampled{first, textOnly}, []int32{1, 2, 3, 4},
+			[]int32{1, 2, 3, 4}, true},
+		"behind a summary": {[]events.TurnSampled{first, {Summary: &events.Summary{}}}, []int32{1, 2, 3, 4},
+			[]int32{1, 2, 3, 4}, true},
+		"after texts alone": {[]events.TurnSampled{textOnly}, []int32{1}, []int32{1}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			added, begins := delta(&events.Rollout{Turns: c.turns}, c.prompt)
@@ -122,7 +134,8 @@ func TestDelta(t *testing.T) {
 	}
 }
 
-// TestDeltaOfALongPrompt: a prompt begins a segment wherever one id of it differs from what is known, not only near its end: a server may render early messages anew.
+// TestDeltaOfALongPrompt: a prompt begins a segment wherever one id of it differs from what is
+// known, not only near its end: a server may render early messages anew.
 func TestDeltaOfALongPrompt(t *testing.T) {
 	const turns, perTurn = 50, 100 // and a part of a block
 	r := &events.Rollout{}
@@ -132,7 +145,8 @@ func TestDeltaOfALongPrompt(t *testing.T) {
 		for i := range ids {
 			ids[i] = int32(turn*perTurn + i)
 		}
-		r.Turns = append(r.Turns, events.TurnSampled{Turn: turn, NewSegment: turn == 0, PromptDelta: ids[:60], TokenIDs: ids[60:]})
+		r.Turns = append(r.Turns, events.TurnSampled{Turn: turn, NewSegment: turn == 0,
+			PromptDelta: ids[:60], TokenIDs: ids[60:]})
 		all = append(all, ids...)
 	}
 	prompt := append(slices.Clone(all), 7, 8, 9)
@@ -142,7 +156,8 @@ func TestDeltaOfALongPrompt(t *testing.T) {
 	for at := range all {
 		prompt[at] ^= 1
 		if added, begins := delta(r, prompt); !begins || len(added) != len(prompt) {
-			t.Errorf("a prompt that differs at id %d of %d adds %d ids, new segment %v", at, len(all), len(added), begins)
+			t.Errorf("a prompt that differs at id %d of %d adds %d ids, new segment %v", at,
+				len(all), len(added), begins)
 		}
 		prompt[at] ^= 1
 	}
@@ -165,7 +180,8 @@ func episode(seed uint64) (r *events.Rollout, whole [][]int32) {
 		if random.IntN(3) == 0 {
 			prompt = some(1)
 		}
-		sampled := events.TurnSampled{Turn: turn, TokenIDs: some(0), PolicyVersion: int64(turn), ToolCalls: []events.ToolCall{{ID: "c", Name: "n"}}, FinishReason: "tool_calls"}
+		sampled := events.TurnSampled{Turn: turn, TokenIDs: some(0), PolicyVersion: int64(turn),
+			ToolCalls: []events.ToolCall{{ID: "c", Name: "n"}}, FinishReason: "tool_calls"}
 		sampled.Logprobs = make([]float32, len(sampled.TokenIDs))
 		for i := range sampled.Logprobs {
 			sampled.Logprobs[i] = -random.Float32() - 0.01
@@ -176,7 +192,8 @@ func episode(seed uint64) (r *events.Rollout, whole [][]int32) {
 		}
 		r.Turns = append(r.Turns, sampled)
 		if sampled.Summary == nil {
-			r.Tools = r.Tools.Add(events.ToolsCompleted{Turn: turn, Results: []events.ToolResult{{CallID: "c", Name: "n", Content: "x"}}})
+			r.Tools = r.Tools.Add(events.ToolsCompleted{Turn: turn,
+				Results: []events.ToolResult{{CallID: "c", Name: "n", Content: "x"}}})
 		}
 		history = append(slices.Clone(prompt), sampled.TokenIDs...)
 		if sampled.NewSegment {
@@ -187,8 +204,9 @@ func episode(seed uint64) (r *events.Rollout, whole [][]int32) {
 	return r, whole
 }
 
-// TestTrajectoryHoldsWhatTheServerSaw plays random episodes with servers that now and then render the history
-// anew: the concatenated rows of each segment are the last prompt and answer of it, token by token.
+// TestTrajectoryHoldsWhatTheServerSaw plays random episodes with servers that now and then
+// render the history anew: the concatenated rows of each segment are the last prompt and
+// answer of it, token by token.
 func TestTrajectoryHoldsWhatTheServerSaw(t *testing.T) {
 	for seed := range uint64(40) {
 		r, whole := episode(seed)
@@ -269,7 +287,8 @@ func TestShapesOfServers(t *testing.T) {
 			equal(t, name+": prompt", got.PromptDelta, []int32{1, 2, 3})
 			equal(t, name+": ids", got.TokenIDs, []int32{13347, 151645})
 			equal(t, name+": log-probabilities", got.Logprobs, []float32{-0.25, -0.5})
-			if got.PolicyVersion != c.version || got.TextOnly || !got.NewSegment || got.PromptTokens != 3 || got.CompletionTokens != 2 {
+			if got.PolicyVersion != c.version || got.TextOnly || !got.NewSegment || got.PromptTokens != 3 ||
+				got.CompletionTokens != 2 {
 				t.Errorf("%s: %+v", name, got)
 			}
 		})
@@ -281,7 +300,8 @@ func TestShapesOfServers(t *testing.T) {
 		"no log-probability":  strings.Replace(sglang, "[-0.25,13347,null]", "[null,13347,null]", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := turn(&events.Rollout{}, parse(t, text)); err == nil || !strings.Contains(err.Error(), inference.ErrTokens.Error()) {
+			if _, err := turn(&events.Rollout{}, parse(t, text)); err == nil ||
+				!strings.Contains(err.Error(), inference.ErrTokens.Error()) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})

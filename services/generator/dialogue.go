@@ -9,8 +9,9 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// dialogue is what was said in a rollout since its last summary, as messages and in JSON. It is kept beside the fold of the rollout, so that a turn writes its own messages and not those of all
-// turns before it.
+// dialogue is what was said in a rollout since its last summary, as messages and in JSON. It
+// is kept beside the fold of the rollout, so that a turn writes its own messages and not
+// those of all turns before it.
 type dialogue struct {
 	mu       sync.Mutex
 	begun    bool
@@ -20,8 +21,10 @@ type dialogue struct {
 	written  inference.Written
 }
 
-// history is the conversation up to the last turn's answers, and the step whose instruction stands last in it. What it gives is shared: messages may be added to it, and not changed.
-func history(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (messages []inference.Message, written inference.Written, asked int) {
+// history is the conversation up to the last turn's answers, and the step whose instruction stands
+// last in it. What it gives is shared: messages may be added to it, and not changed.
+func history(cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout) (messages []inference.Message, written inference.Written, asked int) {
 	s := events.Note[dialogue](r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,12 +55,14 @@ func (s *dialogue) add(task runfile.TaskSpec, r *events.Rollout, i int) {
 	}
 	s.messages = append(s.messages, inference.Recorded(turn))
 	for _, result := range turn.ShownResults(r.Tools.Answer(turn.Turn).Results) {
-		s.messages = append(s.messages, inference.Message{Role: "tool", ToolCallID: result.CallID, Content: result.Content})
+		s.messages = append(s.messages, inference.Message{Role: "tool", ToolCallID: result.CallID,
+			Content: result.Content})
 	}
 	s.messages = append(s.messages, userMessages(r, turn.Turn)...)
 }
 
-// write writes the messages that are new. Those that cannot be written are left to the request, which says what is wrong.
+// write writes the messages that are new. Those that cannot be written are left to the request,
+// which says what is wrong.
 func (s *dialogue) write() {
 	text, err := inference.AppendMessages(s.written.JSON, s.messages[s.written.Messages:])
 	if err == nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// nextIn is next of a run, whose environment may have the word. It answers each turn, also one behind which a limit is reached: the reward is its to give.
+// nextIn is next of a run, whose environment may have the word. It answers each turn, also one
+// behind which a limit is reached: the reward is its to give.
 func nextIn(cfg runfile.RunConfig, r *events.Rollout, task runfile.TaskSpec) (action, string) {
 	if cfg.Environment == nil {
 		return next(r, task, cfg.Limits)
@@ -54,7 +55,8 @@ func environmentTools(e *runfile.Environment) ([]inference.Tool, error) {
 		if err != nil {
 			return nil, err
 		}
-		offered = append(offered, inference.Tool{Type: "function", Function: inference.Description{Name: t.Name, Description: t.Description, Parameters: parameters}})
+		offered = append(offered, inference.Tool{Type: "function",
+			Function: inference.Description{Name: t.Name, Description: t.Description, Parameters: parameters}})
 	}
 	return offered, nil
 }

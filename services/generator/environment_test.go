@@ -8,9 +8,11 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// TestNextIn: an environment answers each turn, also the last one that the limits allow, before anything else follows.
+// TestNextIn: an environment answers each turn, also the last one that the limits allow,
+// before anything else follows.
 func TestNextIn(t *testing.T) {
-	cfg := runfile.RunConfig{Environment: &runfile.Environment{Name: "e"}, Limits: runfile.Limits{Turns: 2, Tokens: 100, Timeout: runfile.Duration(time.Minute)}}
+	cfg := runfile.RunConfig{Environment: &runfile.Environment{Name: "e"},
+		Limits: runfile.Limits{Turns: 2, Tokens: 100, Timeout: runfile.Duration(time.Minute)}}
 	opening, answer := events.RolloutObserved{Turn: -1}, events.RolloutObserved{Turn: 0}
 	turn, long := events.TurnSampled{}, events.TurnSampled{PromptTokens: 90, CompletionTokens: 10}
 	for name, c := range map[string]struct {
@@ -19,29 +21,37 @@ func TestNextIn(t *testing.T) {
 		step     action
 		stop     string
 	}{
-		"not opened":        {nil, nil, nothing, ""},
-		"opened":            {nil, []events.RolloutObserved{opening}, sample, ""},
-		"asked":             {[]events.TurnSampled{turn}, []events.RolloutObserved{opening}, nothing, ""},
-		"answered":          {[]events.TurnSampled{turn}, []events.RolloutObserved{opening, answer}, sample, ""},
-		"done":              {[]events.TurnSampled{turn}, []events.RolloutObserved{opening, {Done: true}}, finish, events.StopFinished},
-		"over at once":      {nil, []events.RolloutObserved{{Turn: -1, Done: true}}, finish, events.StopFinished},
-		"failed":            {nil, []events.RolloutObserved{{Turn: -1, Failed: "why"}}, endLost, "why"},
-		"last turn asked":   {[]events.TurnSampled{turn, {Turn: 1}}, []events.RolloutObserved{opening, answer}, nothing, ""},
-		"turns used up":     {[]events.TurnSampled{turn, {Turn: 1}}, []events.RolloutObserved{opening, answer, {Turn: 1}}, finish, events.StopMaxTurns},
-		"done at the limit": {[]events.TurnSampled{turn, {Turn: 1}}, []events.RolloutObserved{opening, answer, {Turn: 1, Done: true}}, finish, events.StopFinished},
-		"agent's time over": {[]events.TurnSampled{{LatencyMS: 60_000}}, []events.RolloutObserved{opening, answer}, finish, events.StopTimeout},
-		"tokens used up":    {[]events.TurnSampled{long}, []events.RolloutObserved{opening, answer}, finish, events.StopMaxTokens},
+		"not opened": {nil, nil, nothing, ""},
+		"opened":     {nil, []events.RolloutObserved{opening}, sample, ""},
+		"asked":      {[]events.TurnSampled{turn}, []events.RolloutObserved{opening}, nothing, ""},
+		"answered":   {[]events.TurnSampled{turn}, []events.RolloutObserved{opening, answer}, sample, ""},
+		"done": {[]events.TurnSampled{turn}, []events.RolloutObserved{opening, {Done: true}},
+			finish, events.StopFinished},
+		"over at once": {nil, []events.RolloutObserved{{Turn: -1, Done: true}}, finish, events.StopFinished},
+		"failed":       {nil, []events.RolloutObserved{{Turn: -1, Failed: "why"}}, endLost, "why"},
+		"last turn asked": {[]events.TurnSampled{turn, {Turn: 1}},
+			[]events.RolloutObserved{opening, answer}, nothing, ""},
+		"turns used up": {[]events.TurnSampled{turn, {Turn: 1}},
+			[]events.RolloutObserved{opening, answer, {Turn: 1}}, finish, events.StopMaxTurns},
+		"done at the limit": {[]events.TurnSampled{turn, {Turn: 1}},
+			[]events.RolloutObserved{opening, answer, {Turn: 1, Done: true}}, finish, events.StopFinished},
+		"agent's time over": {[]events.TurnSampled{{LatencyMS: 60_000}}, []events.RolloutObserved{opening, answer},
+			finish, events.StopTimeout},
+		"tokens used up": {[]events.TurnSampled{long}, []events.RolloutObserved{opening, answer},
+			finish, events.StopMaxTokens},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := events.Rollout{Turns: c.turns, Observed: c.observed}
-			if step, stop := nextIn(cfg, &r, runfile.TaskSpec{AgentTimeout: runfile.Duration(time.Minute)}); step != c.step || stop != c.stop {
+			if step, stop := nextIn(cfg, &r, runfile.TaskSpec{AgentTimeout: runfile.Duration(
+				time.Minute)}); step != c.step || stop != c.stop {
 				t.Errorf("%d %q, want %d %q", step, stop, c.step, c.stop)
 			}
 		})
 	}
 }
 
-// TestEnvironmentsMessages: its opening takes the place of the instruction, and its words follow the answers to the calls.
+// TestEnvironmentsMessages: its opening takes the place of the instruction, and its words follow
+// the answers to the calls.
 func TestEnvironmentsMessages(t *testing.T) {
 	user := func(turn int, text string) events.RolloutObserved {
 		return events.RolloutObserved{Turn: turn, Messages: []events.Observation{{Role: "user", Content: text}}}
@@ -55,7 +65,8 @@ func TestEnvironmentsMessages(t *testing.T) {
 	}{
 		{events.RolloutStartedType, events.RolloutStarted{Task: "a"}},
 		{events.RolloutObservedType, user(-1, "Begin.")},
-		{events.TurnSampledType, events.TurnSampled{ToolCalls: []events.ToolCall{{ID: "c", Name: "add", Arguments: "{}"}}}},
+		{events.TurnSampledType, events.TurnSampled{ToolCalls: []events.ToolCall{{ID: "c", Name: "add",
+			Arguments: "{}"}}}},
 		{events.RolloutObservedType, answer},
 		{events.TurnSampledType, events.TurnSampled{Turn: 1, Content: "Done."}},
 	} {
@@ -69,7 +80,8 @@ func TestEnvironmentsMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, task := runfile.RunConfig{Environment: &runfile.Environment{Name: "e"}}, runfile.TaskSpec{Name: "a", Instruction: "Never read."}
+	cfg, task := runfile.RunConfig{Environment: &runfile.Environment{Name: "e"}},
+		runfile.TaskSpec{Name: "a", Instruction: "Never read."}
 	messages, _ := conversation(cfg, task, &r)
 	var said []string
 	for _, m := range messages {

@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestExtraBodyReachesTheServer: what a run adds to requests is in them, and a run without seeds sends none.
+// TestExtraBodyReachesTheServer: what a run adds to requests is in them, and a run
+// without seeds sends none.
 func TestExtraBodyReachesTheServer(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -27,13 +28,15 @@ func TestExtraBodyReachesTheServer(t *testing.T) {
 		finished(t, log, name)
 		body := f.seen()[0]
 		_, seeded := body["seed"]
-		if changed := change != nil; seeded == changed || (body["cache_salt"] == "<a>") != changed || (body["priority"] == 5.0) != changed || body["model"] != "small" {
+		if changed := change != nil; seeded == changed || (body["cache_salt"] == "<a>") != changed ||
+			(body["priority"] == 5.0) != changed || body["model"] != "small" {
 			t.Errorf("%s: the request is %v", name, body)
 		}
 	}
 }
 
-// TestServerThatLoads: a server that answers 503 while it loads its model is waited for, though nobody has had an answer of it.
+// TestServerThatLoads: a server that answers 503 while it loads its model is waited for, though
+// nobody has had an answer of it.
 func TestServerThatLoads(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)

@@ -8,8 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// begin gives a fork what it has of its origin, and makes the fact that says so, which comes before whatever the fork does itself. Other
-// rollouts, and forks that have begun, need nothing.
+// begin gives a fork what it has of its origin, and makes the fact that says so, which comes before
+// whatever the fork does itself. Other rollouts, and forks that have begun, need nothing.
 func begin(ctx context.Context, log eventlog.Reader, limits runfile.Limits, r *events.Rollout) ([]events.Event, error) {
 	from := r.Started.Origin
 	if from == nil || r.Copied > 0 || r.Over() {
@@ -30,8 +30,8 @@ func begin(ctx context.Context, log eventlog.Reader, limits runfile.Limits, r *e
 	return []events.Event{fact}, err
 }
 
-// contextFrom is the first turn of a fork that is context for what it sampled itself: turns of its origin before that are of other segments,
-// whose tokens nothing continues.
+// contextFrom is the first turn of a fork that is context for what it sampled itself: turns of its
+// origin before that are of other segments, whose tokens nothing continues.
 func contextFrom(r *events.Rollout) int {
 	own := r.Copied
 	if own == len(r.Turns) || r.Turns[own].NewSegment {

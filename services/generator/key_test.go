@@ -35,7 +35,8 @@ func TestTheKeyStaysHere(t *testing.T) {
 	logged := &buffer{}
 	env := servicetest.Env(t, log)
 	env.Logger = slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	servers := servicetest.Fleet(t, env, func(o *fleet.Options) { o.Keys = fleet.Everywhere(key + "\n") }) // as a file holds it
+	// as a file holds it
+	servers := servicetest.Fleet(t, env, func(o *fleet.Options) { o.Keys = fleet.Everywhere(key + "\n") })
 	servicetest.Start(t, func(ctx context.Context) error { return Run(ctx, env, servers, DefaultOptions()) })
 	echo := func(code int) answer {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +44,8 @@ func TestTheKeyStaysHere(t *testing.T) {
 		}
 	}
 	elsewhere := func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, "http://127.0.0.1:1/"+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), http.StatusTemporaryRedirect)
+		http.Redirect(w, r, "http://127.0.0.1:1/"+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "),
+			http.StatusTemporaryRedirect)
 	}
 	for name, a := range map[string]answer{
 		"401": echo(401), "400": echo(400), "500": echo(500), "redirect": elsewhere,

@@ -27,10 +27,12 @@ type peers struct {
 }
 
 func newPeers(name string, slots int) *peers {
-	return &peers{name: name, slots: slots, began: time.Now(), others: presence.NewRoster(maxPeers), told: map[string]bool{}}
+	return &peers{name: name, slots: slots, began: time.Now(), others: presence.NewRoster(maxPeers),
+		told: map[string]bool{}}
 }
 
-// count counts the generators that are present and their slots. first reports whether this one is the first of them by name.
+// count counts the generators that are present and their slots. first reports whether this one is
+// the first of them by name.
 func (p *peers) count(now time.Time) (n, slots int, first bool) {
 	n, slots, first = 1, p.slots, true
 	for _, other := range p.others.Present(now) {
@@ -56,7 +58,8 @@ func (p *peers) follow(ctx context.Context, env pipeline.Env, servers *fleet.Fle
 	<-ctx.Done()
 }
 
-// short reports, once, that a run keeps more rollouts under way than the generators have slots. It does not before each of them had the time to speak.
+// short reports, once, that a run keeps more rollouts under way than the generators have slots. It
+// does not before each of them had the time to speak.
 func (p *peers) short(run string, atOnce int, now time.Time) (n, slots int, short bool) {
 	n, slots, first := p.count(now)
 	p.mu.Lock()
@@ -72,10 +75,12 @@ func (p *peers) short(run string, atOnce int, now time.Time) (n, slots int, shor
 	return n, slots, short
 }
 
-// compareSlots says in the log where a run has more rollouts than the generators can sample at once.
+// compareSlots says in the log where a run has more rollouts than the
+// generators can sample at once.
 func (s *Service) compareSlots(run string, cfg runfile.RunConfig, now time.Time) {
 	if n, slots, short := s.peers.short(run, cfg.AtOnce(), now); short {
-		s.logger.Warn("generator slots scarce", "run", run, "rollouts_at_once", cfg.AtOnce(), "slots", slots, "generators", n,
+		s.logger.Warn("generator slots scarce", "run", run, "rollouts_at_once", cfg.AtOnce(),
+			"slots", slots, "generators", n,
 			"do", "start generators with more --generator-slots, or lower in_flight of the run")
 	}
 }

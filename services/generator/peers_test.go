@@ -32,7 +32,8 @@ func TestPeers(t *testing.T) {
 	want(2, 80, true)
 }
 
-// TestScarceSlots: a run that keeps more rollouts under way than there are slots is told once, and again when it has become so again.
+// TestScarceSlots: a run that keeps more rollouts under way than there are slots is told once, and
+// again when it has become so again.
 func TestScarceSlots(t *testing.T) {
 	var log bytes.Buffer
 	s := &Service{peers: newPeers("a", 64), logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -41,7 +42,8 @@ func TestScarceSlots(t *testing.T) {
 	told := func(at time.Duration, want int) {
 		t.Helper()
 		s.compareSlots("r", cfg, s.peers.began.Add(at))
-		if n := strings.Count(log.String(), `msg="generator slots scarce" run=r rollouts_at_once=512 slots=64 generators=1`); n != want {
+		if n := strings.Count(log.String(),
+			`msg="generator slots scarce" run=r rollouts_at_once=512 slots=64 generators=1`); n != want {
 			t.Errorf("after %s it was told %d times, want %d:\n%s", at, n, want, &log)
 		}
 	}

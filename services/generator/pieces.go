@@ -8,9 +8,11 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// recording puts pieces of the answer under way on the log, and into the rollout; nil where the answer cannot be gone on with. A piece that the log does not take stops the request: somebody else
-// has the rollout, or it is over.
-func recording(cfg runfile.RunConfig, r *events.Rollout, m pipeline.Message, stop context.CancelCauseFunc) func(context.Context, events.PieceSampled) error {
+// recording puts pieces of the answer under way on the log, and into the rollout; nil where the
+// answer cannot be gone on with. A piece that the log does not take stops the request: somebody
+// else has the rollout, or it is over.
+func recording(cfg runfile.RunConfig, r *events.Rollout, m pipeline.Message,
+	stop context.CancelCauseFunc) func(context.Context, events.PieceSampled) error {
 	if m.State == nil || !cfg.Sampling.Resumes() || cfg.TokenColumns != nil {
 		return nil
 	}

@@ -33,9 +33,10 @@ func TestPinnedVersion(t *testing.T) {
 			cfg := servicetest.Config("a")
 			cfg.Endpoint, cfg.Limits.Tries, cfg.PolicyVersion = e.URL+"/v1", tries, new(int64(7))
 			servicetest.OpenRun(t, log, run, cfg)
-			servicetest.Append(t, log, servicetest.Event(t, run, events.RolloutStartedType, rollout, "0", events.RolloutStarted{
-				Group: events.GroupOf(rollout), Task: "a", PolicyVersion: 7, Deadline: time.Now().Add(time.Hour),
-			}))
+			servicetest.Append(t, log, servicetest.Event(t, run, events.RolloutStartedType, rollout,
+				"0", events.RolloutStarted{
+					Group: events.GroupOf(rollout), Task: "a", PolicyVersion: 7, Deadline: time.Now().Add(time.Hour),
+				}))
 			if c.failed != "" {
 				failed := servicetest.WaitData[events.RolloutFailed](t, log, run, events.RolloutFailedType, rollout)
 				if failed.Class != events.ClassEndpoint || !strings.Contains(failed.Message, c.failed) {

@@ -20,7 +20,8 @@ func report(servers *fleet.Fleet, instance string, slots int) presence.Report {
 			state = presence.Rests
 		}
 		r.Servers = append(r.Servers, presence.Server{
-			URL: s.URL, State: state, Engine: s.Engine, InFlight: s.InFlight, Allowed: s.Allowed, Versions: s.Versions, Failures: s.Failures, Reduced: s.Reduced,
+			URL: s.URL, State: state, Engine: s.Engine, InFlight: s.InFlight, Allowed: s.Allowed, Versions: s.Versions,
+			Failures: s.Failures, Reduced: s.Reduced,
 			Away: strings.ToValidUTF8(s.Away[:min(len(s.Away), presence.MaxAway)], ""), Used: s.Used.UTC(),
 		})
 	}

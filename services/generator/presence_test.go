@@ -12,7 +12,8 @@ func TestReportOfNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := report(servers, "host", 64); r.Instance != "host" || r.Slots != 64 || len(r.Servers) != 0 || r.Waiting != 0 {
+	if r := report(servers, "host", 64); r.Instance != "host" || r.Slots != 64 ||
+		len(r.Servers) != 0 || r.Waiting != 0 {
 		t.Errorf("said %+v", r)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestReasoningGoesBack: what a server takes out of the text as the model's thoughts is in the turn and in the trajectory, and the next request has it in the
-// fields in which the server gave it.
+// TestReasoningGoesBack: what a server takes out of the text as the model's thoughts is in the turn
+// and in the trajectory, and the next request has it in the fields in which the server gave it.
 func TestReasoningGoesBack(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -24,11 +24,13 @@ func TestReasoningGoesBack(t *testing.T) {
 		text   string
 		same   []string
 	}{
-		"sglang":      {`"reasoning_content":"hm"`, "hm", []string{"reasoning_content"}},
-		"newer-vllm":  {`"reasoning":"hm"`, "hm", []string{"reasoning"}},
-		"vllm":        {`"reasoning":"hm","reasoning_content":"hm"`, "hm", []string{"reasoning", "reasoning_content"}},
-		"openrouter":  {`"reasoning":"hm","reasoning_details":[{"type":"reasoning.encrypted","data":"x+/="}]`, "hm", []string{"reasoning", "reasoning_details"}},
-		"blocks":      {`"thinking_blocks":[{"type":"thinking","thinking":"hm","signature":"s"}]`, "hm", []string{"thinking_blocks"}},
+		"sglang":     {`"reasoning_content":"hm"`, "hm", []string{"reasoning_content"}},
+		"newer-vllm": {`"reasoning":"hm"`, "hm", []string{"reasoning"}},
+		"vllm":       {`"reasoning":"hm","reasoning_content":"hm"`, "hm", []string{"reasoning", "reasoning_content"}},
+		"openrouter": {`"reasoning":"hm","reasoning_details":[{"type":"reasoning.encrypted","data":"x+/="}]`, "hm",
+			[]string{"reasoning", "reasoning_details"}},
+		"blocks": {`"thinking_blocks":[{"type":"thinking","thinking":"hm","signature":"s"}]`, "hm",
+			[]string{"thinking_blocks"}},
 		"llama-blank": {`"reasoning_content":""`, "", nil},
 		"null":        {`"reasoning":null,"reasoning_content":null,"thinking_blocks":null`, "", nil},
 	} {
@@ -73,15 +75,18 @@ func TestReasoningGoesBack(t *testing.T) {
 	}
 }
 
-// TestTooMuchReasoning: a server that thinks without end fails the try; nothing that is cut goes back to it.
+// TestTooMuchReasoning: a server that thinks without end fails the try; nothing
+// that is cut goes back to it.
 func TestTooMuchReasoning(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
-	thinks := strings.Replace(final, `"content":"Done."`, `"content":"Done.","reasoning":"`+strings.Repeat("x", events.MaxReasoning+1)+`"`, 1)
+	thinks := strings.Replace(final, `"content":"Done."`,
+		`"content":"Done.","reasoning":"`+strings.Repeat("x", events.MaxReasoning+1)+`"`, 1)
 	open(t, log, "r", serve(t, text(thinks), text(final)).URL, nil)
 	finished(t, log, "r")
 	retried := servicetest.All(t, log, "r", events.RolloutRetriedType)
-	if len(retried) != 1 || !strings.Contains(servicetest.Data[events.RolloutRetried](t, retried[0]).Message, "bytes of reasoning, at most") {
+	if len(retried) != 1 || !strings.Contains(servicetest.Data[events.RolloutRetried](t, retried[0]).Message,
+		"bytes of reasoning, at most") {
 		t.Errorf("failed tries: %v", servicetest.IDs(retried))
 	}
 }
@@ -96,18 +101,30 @@ func TestSegmentCause(t *testing.T) {
 		prompt []int32
 		want   string
 	}{
-		"the first turn":        {nil, []int32{1}, ""},
-		"thoughts left out":     {[]events.TurnSampled{turn(true, []int32{1, 2}, []int32{3, 4, 5}, thinks)}, []int32{1, 2, 5, 6}, events.CauseThoughts},
-		"with what opens them":  {[]events.TurnSampled{turn(true, []int32{1, 2, 30}, []int32{3, 4, 5}, thinks)}, []int32{1, 2, 5, 6}, events.CauseThoughts},
-		"of the turn before":    {[]events.TurnSampled{turn(true, []int32{1, 2}, []int32{3, 4}, thinks), turn(false, []int32{5}, []int32{6}, nil)}, []int32{1, 2, 4, 5, 6}, events.CauseThoughts},
-		"thoughts in the text":  {[]events.TurnSampled{{NewSegment: true, PromptDelta: []int32{1}, TokenIDs: []int32{2, 3}, Content: "hm</think>a"}}, []int32{1, 3}, events.CauseThoughts},
-		"behind the thoughts":   {[]events.TurnSampled{turn(true, []int32{1}, []int32{2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, thinks)}, []int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 99}, events.CauseDrift},
-		"other tokens":          {[]events.TurnSampled{turn(true, []int32{1, 2}, []int32{3, 4, 5}, nil)}, []int32{1, 2, 3, 9, 5, 6}, events.CauseDrift},
-		"an answer cut short":   {[]events.TurnSampled{turn(true, []int32{1, 2}, []int32{3, 4, 5}, nil)}, []int32{1, 2, 3}, events.CauseDrift},
-		"another system prompt": {[]events.TurnSampled{turn(true, slices.Repeat([]int32{1}, 50), []int32{3}, thinks)}, []int32{9, 9}, events.CauseHistory},
-		"a turn's own segment":  {[]events.TurnSampled{turn(true, []int32{1}, []int32{2}, thinks), turn(true, []int32{7}, []int32{8}, nil)}, []int32{7, 9}, events.CauseDrift},
-		"behind a summary":      {[]events.TurnSampled{{NewSegment: true, PromptDelta: []int32{1}, TokenIDs: []int32{2}, Summary: &events.Summary{}}}, []int32{1}, events.CauseSummary},
-		"a turn without tokens": {[]events.TurnSampled{{NewSegment: true, TextOnly: true}}, []int32{1}, events.CauseHistory},
+		"the first turn": {nil, []int32{1}, ""},
+		"thoughts left out": {[]events.TurnSampled{turn(true, []int32{1, 2}, []int32{3, 4, 5}, thinks)},
+			[]int32{1, 2, 5, 6}, events.CauseThoughts},
+		"with what opens them": {[]events.TurnSampled{turn(true, []int32{1, 2, 30}, []int32{3, 4, 5}, thinks)},
+			[]int32{1, 2, 5, 6}, events.CauseThoughts},
+		"of the turn before": {[]events.TurnSampled{turn(true, []int32{1, 2}, []int32{3, 4}, thinks),
+			turn(false, []int32{5}, []int32{6}, nil)}, []int32{1, 2, 4, 5, 6}, events.CauseThoughts},
+		"thoughts in the text": {[]events.TurnSampled{{NewSegment: true, PromptDelta: []int32{1},
+			TokenIDs: []int32{2, 3}, Content: "hm</think>a"}}, []int32{1, 3}, events.CauseThoughts},
+		"behind the thoughts": {[]events.TurnSampled{turn(true, []int32{1},
+			[]int32{2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, thinks)},
+			[]int32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 99}, events.CauseDrift},
+		"other tokens": {[]events.TurnSampled{turn(true, []int32{1, 2}, []int32{3, 4, 5}, nil)},
+			[]int32{1, 2, 3, 9, 5, 6}, events.CauseDrift},
+		"an answer cut short": {[]events.TurnSampled{turn(true, []int32{1, 2}, []int32{3, 4, 5}, nil)},
+			[]int32{1, 2, 3}, events.CauseDrift},
+		"another system prompt": {[]events.TurnSampled{turn(true, slices.Repeat([]int32{1}, 50), []int32{3}, thinks)},
+			[]int32{9, 9}, events.CauseHistory},
+		"a turn's own segment": {[]events.TurnSampled{turn(true, []int32{1}, []int32{2}, thinks),
+			turn(true, []int32{7}, []int32{8}, nil)}, []int32{7, 9}, events.CauseDrift},
+		"behind a summary": {[]events.TurnSampled{{NewSegment: true, PromptDelta: []int32{1}, TokenIDs: []int32{2},
+			Summary: &events.Summary{}}}, []int32{1}, events.CauseSummary},
+		"a turn without tokens": {[]events.TurnSampled{{NewSegment: true, TextOnly: true}},
+			[]int32{1}, events.CauseHistory},
 	} {
 		if got := segmentCause(&events.Rollout{Turns: c.turns}, c.prompt); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

@@ -18,8 +18,9 @@ func refusing(code int, says string) answer {
 	}
 }
 
-// TestRefusedPrompt: what a tool has answered makes the server refuse the rest of a conversation that it has answered before. The
-// episode ends as it stands, once the server has refused it in each try, and says so.
+// TestRefusedPrompt: what a tool has answered makes the server refuse the rest of a
+// conversation that it has answered before. The episode ends as it stands, once the server has
+// refused it in each try, and says so.
 func TestRefusedPrompt(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -30,15 +31,18 @@ func TestRefusedPrompt(t *testing.T) {
 		stop    string
 		retried int
 	}{
-		"filtered":      {[]answer{first, filter}, events.StopFiltered, tries - 1},
-		"unknown":       {[]answer{first, refusing(http.StatusBadRequest, "unexpected bytes")}, events.StopRefused, tries - 1},
-		"unprocessable": {[]answer{first, refusing(http.StatusUnprocessableEntity, "no")}, events.StopRefused, tries - 1},
-		"once":          {[]answer{first, filter, ending("[1,2,3,4,5,6]", "[7,8]")}, events.StopFinished, 1},
+		"filtered": {[]answer{first, filter}, events.StopFiltered, tries - 1},
+		"unknown": {[]answer{first, refusing(http.StatusBadRequest, "unexpected bytes")},
+			events.StopRefused, tries - 1},
+		"unprocessable": {[]answer{first, refusing(http.StatusUnprocessableEntity, "no")},
+			events.StopRefused, tries - 1},
+		"once": {[]answer{first, filter, ending("[1,2,3,4,5,6]", "[7,8]")}, events.StopFinished, 1},
 	} {
 		e := serve(t, c.answers...)
 		open(t, log, name, e.URL, nil)
 		answerTools(t, log, name, turns(t, log, name, 1)[0])
-		if f, trajectory := finished(t, log, name); f.StopReason != c.stop || trajectory.StopReason != c.stop || f.TextOnly {
+		if f, trajectory := finished(t, log, name); f.StopReason != c.stop ||
+			trajectory.StopReason != c.stop || f.TextOnly {
 			t.Errorf("%s: finished as %+v", name, f)
 		}
 		retried := servicetest.All(t, log, name, events.RolloutRetriedType)

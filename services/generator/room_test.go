@@ -18,7 +18,8 @@ import (
 
 func tellRoom(c *runfile.RunConfig) { c.Limits.TellRoom = true }
 
-// checkTold checks that each turn but the last says how much of a context was used, and that the trajectory has that where the model saw it.
+// checkTold checks that each turn but the last says how much of a context was used, and that the
+// trajectory has that where the model saw it.
 func checkTold(t *testing.T, made []events.TurnSampled, trajectory *storage.Trajectory, limit int) {
 	t.Helper()
 	rows := map[int32]string{}
@@ -38,7 +39,8 @@ func checkTold(t *testing.T, made []events.TurnSampled, trajectory *storage.Traj
 	}
 }
 
-// TestTellRoomByTokens: the model is told behind each turn's results how many tokens it has used of the server's context, and what it saw is what is trained on.
+// TestTellRoomByTokens: the model is told behind each turn's results how many tokens it has used of
+// the server's context, and what it saw is what is trained on.
 func TestTellRoomByTokens(t *testing.T) {
 	log := natstest.Log(t)
 	for run, kind := range map[string]struct {
@@ -85,7 +87,8 @@ func TestTellRoomByTokens(t *testing.T) {
 	}
 }
 
-// TestTellRoomByMessages: by messages it is the same, from the first turn on, and a repeated request says the same.
+// TestTellRoomByMessages: by messages it is the same, from the first turn on, and a
+// repeated request says the same.
 func TestTellRoomByMessages(t *testing.T) {
 	log := natstest.Log(t)
 	asked := make(chan []inference.Message, 10)
@@ -101,7 +104,8 @@ func TestTellRoomByMessages(t *testing.T) {
 		if len(in.Messages) < 6 {
 			said = `{"content":"","tool_calls":[{"id":"a","function":{"name":"read_file","arguments":"{\"path\":\"a\"}"}},{"id":"b","function":{"name":"read_file","arguments":"{\"path\":\"b\"}"}}]}`
 		}
-		fmt.Fprintf(w, `{"choices":[{"finish_reason":"stop","message":%s}],"usage":{"prompt_tokens":%d,"completion_tokens":7}}`, said, 100*len(in.Messages))
+		fmt.Fprintf(w, `{"choices":[{"finish_reason":"stop","message":%s}],"usage":{"prompt_tokens":%d,"completion_tokens":7}}`,
+			said, 100*len(in.Messages))
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
@@ -118,11 +122,13 @@ func TestTellRoomByMessages(t *testing.T) {
 			t.Fatalf("%d messages, want %d", len(messages), told.messages)
 		}
 		first, last := messages[len(messages)-2], messages[len(messages)-1]
-		if want := turns(t, log, "r", 3)[told.turn].RoomTold; want == "" || !strings.HasSuffix(last.Content, want) || strings.Contains(first.Content, "were used") {
+		if want := turns(t, log, "r", 3)[told.turn].RoomTold; want == "" || !strings.HasSuffix(last.Content, want) ||
+			strings.Contains(first.Content, "were used") {
 			t.Errorf("the model was told %q and %q, want %q at the end", first.Content, last.Content, want)
 		}
 	}
-	if done := servicetest.All(t, log, "r", events.ToolsCompletedType); strings.Contains(string(done[0].Data), "were used") {
+	if done := servicetest.All(t, log, "r", events.ToolsCompletedType); strings.Contains(string(done[0].Data),
+		"were used") {
 		t.Error("the tools' own answer was changed")
 	}
 }

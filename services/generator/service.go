@@ -28,8 +28,9 @@ type Options struct {
 // DefaultOptions suit a local inference server.
 func DefaultOptions() Options { return Options{Slots: 64} }
 
-// Service consumes rollout_started, tools_completed and step_scored, and emits turn_sampled, step_finished, rollout_finished,
-// rollout_retried and rollout_failed. In runs with an agent it emits workspace_called alone. In runs with `in_flight: auto` it emits capacity_measured.
+// Service consumes rollout_started, tools_completed and step_scored, and emits turn_sampled,
+// step_finished, rollout_finished, rollout_retried and rollout_failed. In runs with an agent it
+// emits workspace_called alone. In runs with `in_flight: auto` it emits capacity_measured.
 type Service struct {
 	store   storage.Store
 	servers *fleet.Fleet
@@ -46,21 +47,25 @@ func Run(ctx context.Context, env pipeline.Env, servers *fleet.Fleet, opts Optio
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go s.peers.follow(ctx, env, servers)
-	go presence.Speak(ctx, env.Log.Conn(), topology.Generator, s.peers.name, func() presence.Report { return report(servers, env.Instance, opts.Slots) })
-	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: opts.Slots, Handle: s.Handle, Serves: samples, Round: s.round, Stage: events.StageGenerator})
+	go presence.Speak(ctx, env.Log.Conn(), topology.Generator, s.peers.name,
+		func() presence.Report { return report(servers, env.Instance, opts.Slots) })
+	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Generator, Slots: opts.Slots, Handle: s.Handle,
+		Serves: samples, Round: s.round, Stage: events.StageGenerator})
 }
 
-// samples reports whether a run has turns to sample. An external one has queries and forks, where it has a server.
+// samples reports whether a run has turns to sample. An external one has queries and
+// forks, where it has a server.
 func samples(cfg runfile.RunConfig) bool {
 	return !cfg.External || cfg.Endpoint != "" || len(cfg.Endpoints) > 0
 }
 
 func newService(env pipeline.Env, servers *fleet.Fleet, opts Options) *Service {
-	return &Service{store: env.Log.Store(), servers: servers, tools: tools.NewSets(), peers: newPeers(presence.Name(env.Instance), opts.Slots), logger: env.Logger}
+	return &Service{store: env.Log.Store(), servers: servers, tools: tools.NewSets(),
+		peers: newPeers(presence.Name(env.Instance), opts.Slots), logger: env.Logger}
 }
 
-// Handle does what the rollout of the input needs next. It reads the chain, not the input: a delivery that was
-// overtaken finds nothing to do.
+// Handle does what the rollout of the input needs next. It reads the chain, not the input: a
+// delivery that was overtaken finds nothing to do.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	if events.External(m.Event.Entity) {
 		return nil, nil // its turns are sampled elsewhere
@@ -84,7 +89,8 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 }
 
 // advance does one action.
-func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, m pipeline.Message) ([]events.Event, error) {
+func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout,
+	m pipeline.Message) ([]events.Event, error) {
 	if r.Over() || r.Finished != nil {
 		return nil, nil
 	}
@@ -112,7 +118,8 @@ func (s *Service) advance(ctx context.Context, cfg runfile.RunConfig, r *events.
 }
 
 // end makes the fact that ends a stage, the episode, or the rollout without one.
-func (s *Service) end(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, what action, stopReason string) ([]events.Event, error) {
+func (s *Service) end(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, what action,
+	stopReason string) ([]events.Event, error) {
 	var last events.Event
 	var err error
 	switch what {
@@ -135,9 +142,12 @@ func fail(r *events.Rollout, cause error) ([]events.Event, error) {
 	return []events.Event{fact}, err
 }
 
-// sample asks for one turn, and ends the stage or the episode with it when it was the last. When the plane gives the rollout up it does
-// nothing: the sampler ends the rollout. A turn that its agent's time did not suffice for is taken whole: who waits for a server cannot tell whether that hangs.
-func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, m pipeline.Message) ([]events.Event, error) {
+// sample asks for one turn, and ends the stage or the episode with it when it was the last.
+// When the plane gives the rollout up it does nothing: the sampler ends the rollout. A turn
+// that its agent's time did not suffice for is taken whole: who waits for a server cannot
+// tell whether that hangs.
+func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
+	m pipeline.Message) ([]events.Event, error) {
 	if err := addWaits(ctx, m.Log, r); err != nil {
 		return nil, err
 	}
@@ -171,12 +181,14 @@ func (s *Service) sample(ctx context.Context, cfg runfile.RunConfig, task runfil
 	r.Turns = append(r.Turns, t)
 	what, stopReason := nextIn(cfg, r, task)
 	last, err := s.end(ctx, cfg, task, r, what, stopReason)
-	return append([]events.Event{sampled}, last...), err // the turn is worth keeping: the repetition finds it on the log
+	// the turn is worth keeping: the repetition finds it on the log
+	return append([]events.Event{sampled}, last...), err
 }
 
-// ask asks for one turn. What was sampled must be known exactly to be trained on: tokens that cannot be are an error, which the next
-// try may mend.
-func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, p prompt, m pipeline.Message) (events.TurnSampled, *fleet.Answer, error) {
+// ask asks for one turn. What was sampled must be known exactly to be trained on: tokens that
+// cannot be are an error, which the next try may mend.
+func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, p prompt,
+	m pipeline.Message) (events.TurnSampled, *fleet.Answer, error) {
 	offered, err := s.toolDefinitions(cfg, task)
 	if err != nil {
 		return events.TurnSampled{}, nil, err
@@ -189,8 +201,9 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 			Sample:   sample,
 			Seed:     inference.NewSeed(cfg.Sampling, r.Started.Seed+int64(len(r.Turns))),
 			Extra:    cfg.Sampling.ExtraBody,
-			Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true, ReturnWeightVersions: true,
-			Columns: cfg.TokenColumns,
+			Logprobs: true, ReturnTokenIDs: true, ReturnPromptTokenIDs: true, ReturnMetaInfo: true,
+			ReturnWeightVersions: true,
+			Columns:              cfg.TokenColumns,
 		}
 		if cfg.TokenColumns != nil {
 			request.TopLogprobs = cfg.TokenColumns.TopLogprobs
@@ -240,7 +253,8 @@ func (s *Service) ask(ctx context.Context, cfg runfile.RunConfig, task runfile.T
 	if err = m.Log.MarkVersions(ctx, cfg.Policy, r.Started.PolicyVersion, &t); err == nil {
 		err = outage.Outlast(ctx, func() error {
 			kept := t
-			err := answer.Keep(ctx, s.store, cfg.TokenColumns, &kept, -1) // by tokens they were asked for from the last known one on
+			// by tokens they were asked for from the last known one on
+			err := answer.Keep(ctx, s.store, cfg.TokenColumns, &kept, -1)
 			if err == nil {
 				t = kept
 			}
@@ -262,8 +276,10 @@ func sampledWith(s runfile.Sampling, plain bool) *runfile.Sampling {
 	return &s
 }
 
-// failed waits where the server asked for it, else states a failed try, and ends the rollout when there is no use in another one.
-func (s *Service) failed(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, delivered uint64, cause error) ([]events.Event, error) {
+// failed waits where the server asked for it, else states a failed try, and ends the rollout when
+// there is no use in another one.
+func (s *Service) failed(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, delivered uint64,
+	cause error) ([]events.Event, error) {
 	var f *inference.Failure
 	if !errors.As(cause, &f) || ctx.Err() != nil || outage.KindOf(cause) != "" {
 		return nil, cause // ours, not the server's: deliver again

@@ -45,7 +45,8 @@ func service(t *testing.T, log *eventlog.Log) *Service {
 // record hands a service an input as the runtime does.
 func record(t *testing.T, log *eventlog.Log, s *Service, e events.Event) error {
 	t.Helper()
-	return pipeline.Effect{Name: topology.Generator, Handle: s.Handle}.Record(t.Context(), pipeline.Env{Log: log}, messageOf(log, e))
+	return pipeline.Effect{Name: topology.Generator, Handle: s.Handle}.Record(t.Context(), pipeline.Env{Log: log},
+		messageOf(log, e))
 }
 
 // open opens a run at an endpoint and starts one rollout in it.
@@ -65,9 +66,11 @@ func answerTools(t *testing.T, log *eventlog.Log, run string, turn events.TurnSa
 	t.Helper()
 	done := events.ToolsCompleted{Turn: turn.Turn, Runner: "tester", Isolation: "none", Filesystem: "copy"}
 	for _, c := range turn.ToolCalls {
-		done.Results = append(done.Results, events.ToolResult{CallID: c.ID, Name: c.Name, Content: "seen " + c.Arguments})
+		done.Results = append(done.Results, events.ToolResult{CallID: c.ID, Name: c.Name,
+			Content: "seen " + c.Arguments})
 	}
-	servicetest.Append(t, log, servicetest.Event(t, run, events.ToolsCompletedType, rollout, events.Ordinal(turn.Turn), done))
+	servicetest.Append(t, log, servicetest.Event(t, run, events.ToolsCompletedType, rollout,
+		events.Ordinal(turn.Turn), done))
 }
 
 // turns waits for n turns of the rollout.
@@ -107,7 +110,8 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 	start(t, log, nil)
 	closed := serve(t, text(final))
 	closed.URL = "http://127.0.0.1:1" // nobody is there; a port that is given back is soon another server's
-	manyCalls := `{"choices":[{"finish_reason":"tool_calls","message":{"tool_calls":[` + strings.Repeat(`{"id":"","function":{"name":"x"}},`, inference.MaxToolCalls) + `{"function":{}}]}}]}`
+	manyCalls := `{"choices":[{"finish_reason":"tool_calls","message":{"tool_calls":[` +
+		strings.Repeat(`{"id":"","function":{"name":"x"}},`, inference.MaxToolCalls) + `{"function":{}}]}}]}`
 	abort := text(`{"choices":[{"finish_reason":"abort","message":{"content":"half"}}]}`)
 	logprob := func(value string) string { return strings.Replace(final, "-0.5", value, 1) }
 	cases := map[string]struct {
@@ -116,8 +120,9 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 		class   string // "" ends well
 		message string
 	}{
-		"recovers":             {[]answer{status(500), status(503), text(final)}, 1, "", ""},
-		"always-500":           {[]answer{status(500)}, tries - 1, events.ClassEndpoint, "500 Internal Server Error: \"the server is not well\" (3 tries)"},
+		"recovers": {[]answer{status(500), status(503), text(final)}, 1, "", ""},
+		"always-500": {[]answer{status(500)}, tries - 1, events.ClassEndpoint,
+			"500 Internal Server Error: \"the server is not well\" (3 tries)"},
 		"is-not-there":         {nil, tries - 1, events.ClassEndpoint, "refused"},
 		"bad-request":          {[]answer{status(400)}, 0, events.ClassRefused, "400 Bad Request"},
 		"unprocessable":        {[]answer{status(422)}, 0, events.ClassRefused, "422"},
@@ -125,18 +130,30 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 		"model-being-loaded":   {[]answer{status(404), text(final)}, 1, "", ""},
 		"no-json":              {[]answer{text("<html>")}, tries - 1, events.ClassBadResponse, "invalid character"},
 		"json-that-ends-early": {[]answer{text(final[:80])}, tries - 1, events.ClassBadResponse, "unexpected end"},
-		"no-choices":           {[]answer{text(`{"choices":[]}`)}, tries - 1, events.ClassBadResponse, "0 choices instead of 1"},
-		"two-choices":          {[]answer{text(`{"choices":[{},{}]}`)}, tries - 1, events.ClassBadResponse, "2 choices instead of 1"},
-		"calls-of-no-shape":    {[]answer{text(`{"choices":[{"finish_reason":"tool_calls","message":{"tool_calls":"read it"}}]}`), text(final)}, 1, "", ""},
-		"too-many-calls":       {[]answer{text(manyCalls)}, tries - 1, events.ClassBadResponse, "65 tool calls"},
-		"aborts":               {[]answer{abort, text(final)}, 0, "", ""},
-		"aborts-again":         {[]answer{abort, abort, abort, abort, text(final)}, 0, "", ""},                           // more often than a stage is tried
-		"nan":                  {[]answer{text(logprob("NaN"))}, tries - 1, events.ClassBadResponse, "token 0 has null"}, // which is what it means
-		"positive-logprob":     {[]answer{text(logprob("0.5"))}, tries - 1, events.ClassBadResponse, "token 0 has 0.5"},
-		"null-logprob":         {[]answer{text(logprob("null"))}, tries - 1, events.ClassBadResponse, "token 0 has null"},
-		"negative-id":          {[]answer{text(strings.Replace(final, "[4,5]", "[4,-5]", 1))}, tries - 1, events.ClassBadResponse, "token 1 has the id -5"},
-		"fewer-logprobs":       {[]answer{text(strings.Replace(final, "[4,5]", "[4,5,6]", 1))}, tries - 1, events.ClassBadResponse, "3 token ids, 2 log-probabilities"},
-		"other-usage":          {[]answer{text(strings.Replace(final, `"completion_tokens":2`, `"completion_tokens":7`, 1))}, tries - 1, events.ClassBadResponse, "usage counts 7 completion tokens, token_ids has 2"},
+		"no-choices": {[]answer{text(`{"choices":[]}`)}, tries - 1, events.ClassBadResponse,
+			"0 choices instead of 1"},
+		"two-choices": {[]answer{text(`{"choices":[{},{}]}`)}, tries - 1, events.ClassBadResponse,
+			"2 choices instead of 1"},
+		"calls-of-no-shape": {[]answer{text(
+			`{"choices":[{"finish_reason":"tool_calls","message":{"tool_calls":"read it"}}]}`), text(final)}, 1, "",
+			""},
+		"too-many-calls": {[]answer{text(manyCalls)}, tries - 1, events.ClassBadResponse, "65 tool calls"},
+		"aborts":         {[]answer{abort, text(final)}, 0, "", ""},
+		// more often than a stage is tried
+		"aborts-again": {[]answer{abort, abort, abort, abort, text(final)}, 0, "", ""},
+		// which is what it means
+		"nan": {[]answer{text(logprob("NaN"))}, tries - 1,
+			events.ClassBadResponse, "token 0 has null"},
+		"positive-logprob": {[]answer{text(logprob("0.5"))}, tries - 1, events.ClassBadResponse, "token 0 has 0.5"},
+		"null-logprob": {[]answer{text(logprob("null"))}, tries - 1,
+			events.ClassBadResponse, "token 0 has null"},
+		"negative-id": {[]answer{text(strings.Replace(final, "[4,5]", "[4,-5]", 1))}, tries - 1,
+			events.ClassBadResponse, "token 1 has the id -5"},
+		"fewer-logprobs": {[]answer{text(strings.Replace(final, "[4,5]", "[4,5,6]", 1))}, tries - 1,
+			events.ClassBadResponse, "3 token ids, 2 log-probabilities"},
+		"other-usage": {[]answer{text(strings.Replace(final, `"completion_tokens":2`,
+			`"completion_tokens":7`, 1))}, tries - 1, events.ClassBadResponse,
+			"usage counts 7 completion tokens, token_ids has 2"},
 	}
 	for name, c := range cases {
 		e := closed
@@ -153,16 +170,19 @@ func TestEndpointThatMisbehaves(t *testing.T) {
 			}
 		} else {
 			failed := servicetest.WaitData[events.RolloutFailed](t, log, name, events.RolloutFailedType, rollout)
-			if failed.Stage != events.StageGenerator || failed.Class != c.class || !strings.Contains(failed.Message, c.message) {
+			if failed.Stage != events.StageGenerator || failed.Class != c.class ||
+				!strings.Contains(failed.Message, c.message) {
 				t.Errorf("%s: failed as %+v, want class %s with %q", name, failed, c.class, c.message)
 			}
 		}
 		retried := servicetest.All(t, log, name, events.RolloutRetriedType)
 		if len(retried) != c.retried {
-			t.Errorf("%s: %d failed tries on the log, want %d: %v", name, len(retried), c.retried, servicetest.IDs(retried))
+			t.Errorf("%s: %d failed tries on the log, want %d: %v", name, len(retried), c.retried,
+				servicetest.IDs(retried))
 		}
 		for i, e := range retried {
-			if try := servicetest.Data[events.RolloutRetried](t, e); try.Try != i+1 || try.Stage != events.StageGenerator {
+			if try := servicetest.Data[events.RolloutRetried](t, e); try.Try != i+1 ||
+				try.Stage != events.StageGenerator {
 				t.Errorf("%s: try %d is stated as %+v", name, i+1, try)
 			}
 		}
@@ -176,7 +196,8 @@ func TestEndpointThatHangs(t *testing.T) {
 	open(t, log, "always", serve(t, hang).URL, soon)
 	open(t, log, "once", serve(t, hang, text(final)).URL, func(c *runfile.RunConfig) { soon(c); c.Limits.Tries = 20 })
 	failed := servicetest.WaitData[events.RolloutFailed](t, log, "always", events.RolloutFailedType, rollout)
-	if failed.Class != events.ClassEndpoint || !strings.Contains(failed.Message, "500ms, which is limits.turn_timeout.") {
+	if failed.Class != events.ClassEndpoint ||
+		!strings.Contains(failed.Message, "500ms, which is limits.turn_timeout.") {
 		t.Errorf("failed as %+v", failed)
 	}
 	finished(t, log, "once")
@@ -194,8 +215,8 @@ func TestServerThatAsksForPatience(t *testing.T) {
 	}
 }
 
-// TestMalformedToolCall follows a call that no tool can run: the tool runner sees what the model wrote, and the
-// server gets it back in a form that it can read.
+// TestMalformedToolCall follows a call that no tool can run: the tool runner sees what the model
+// wrote, and the server gets it back in a form that it can read.
 func TestMalformedToolCall(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -217,23 +238,27 @@ func TestMalformedToolCall(t *testing.T) {
 		t.Errorf("finished as %+v", f)
 	}
 	messages := e.seen()[1].body.Messages
-	if len(messages) != 4 || messages[2].ToolCalls[0].Function.Arguments != inference.Arguments(`{"malformed_arguments":"{\"path\": \"a.txt"}`) {
+	if len(messages) != 4 || messages[2].ToolCalls[0].Function.Arguments != inference.Arguments(
+		`{"malformed_arguments":"{\"path\": \"a.txt"}`) {
 		t.Errorf("the server was asked %+v", messages)
 	}
 	if messages[3].Role != "tool" || messages[3].Content != "seen "+written || messages[3].ToolCallID != "c1" {
 		t.Errorf("the result came as %+v", messages[3])
 	}
 	var calls []events.ToolCall
-	if err := json.Unmarshal([]byte(trajectory.Messages[2].ToolCalls), &calls); err != nil || calls[0].Arguments != written {
+	if err := json.Unmarshal([]byte(trajectory.Messages[2].ToolCalls), &calls); err != nil ||
+		calls[0].Arguments != written {
 		t.Errorf("the trajectory has calls %q: %v", trajectory.Messages[2].ToolCalls, err)
 	}
 }
 
-// TestPromptThatIsNoContinuation: a server that renders the history in another way begins a second sample.
+// TestPromptThatIsNoContinuation: a server that renders the history in another
+// way begins a second sample.
 func TestPromptThatIsNoContinuation(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
-	e := serve(t, asking("[1,2]", "[3,4]", `"{}"`), asking("[1,2,3,4,5]", "[6,7]", `"{}"`), ending("[1,2,9,9]", "[8,8]"))
+	e := serve(t, asking("[1,2]", "[3,4]", `"{}"`), asking("[1,2,3,4,5]", "[6,7]", `"{}"`),
+		ending("[1,2,9,9]", "[8,8]"))
 	open(t, log, "r", e.URL, nil)
 	answerTools(t, log, "r", turns(t, log, "r", 1)[0])
 	answerTools(t, log, "r", turns(t, log, "r", 2)[1])
@@ -251,18 +276,20 @@ func TestPromptThatIsNoContinuation(t *testing.T) {
 	equal(t, "second sample", samples[1].Tokens, []int32{1, 2, 9, 9, 8, 8})
 }
 
-// TestTurnsWithoutTokens: what a server does not say cannot be trained on, and ends well all the same.
+// TestTurnsWithoutTokens: what a server does not say cannot be trained on,
+// and ends well all the same.
 func TestTurnsWithoutTokens(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
 	const plain = `{"choices":[{"finish_reason":"stop","message":{"content":"Done."}}],"usage":{"prompt_tokens":30,"completion_tokens":2}}`
 	for name, answers := range map[string][]answer{
-		"none":                {text(plain)},
-		"ids-only":            {text(`{"prompt_token_ids":[1],"choices":[{"finish_reason":"stop","token_ids":[4,5],"logprobs":null,"message":{"content":"Done."}}]}`)},
-		"logprobs-only":       {text(`{"choices":[{"finish_reason":"stop","logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}]}`)},
-		"no-prompt":           {text(`{"choices":[{"finish_reason":"stop","token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}]}`)},
-		"on-the-second-turn":  {asking("[1,2]", "[3,4]", `"{}"`), text(plain)},
-		"on-the-first-turn":   {text(`{"choices":[{"finish_reason":"tool_calls","message":{"tool_calls":[{"function":{"name":"list_dir","arguments":"{}"}}]}}]}`), ending("[1,2]", "[3,4]")},
+		"none":               {text(plain)},
+		"ids-only":           {text(`{"prompt_token_ids":[1],"choices":[{"finish_reason":"stop","token_ids":[4,5],"logprobs":null,"message":{"content":"Done."}}]}`)},
+		"logprobs-only":      {text(`{"choices":[{"finish_reason":"stop","logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}]}`)},
+		"no-prompt":          {text(`{"choices":[{"finish_reason":"stop","token_ids":[4],"logprobs":{"content":[{"logprob":-1}]},"message":{"content":"Done."}}]}`)},
+		"on-the-second-turn": {asking("[1,2]", "[3,4]", `"{}"`), text(plain)},
+		"on-the-first-turn": {text(`{"choices":[{"finish_reason":"tool_calls","message":{"tool_calls":[{"function":{"name":"list_dir","arguments":"{}"}}]}}]}`),
+			ending("[1,2]", "[3,4]")},
 		"with-a-new-segment":  {asking("[1,2]", "[3,4]", `"{}"`), asking("[9]", "[3,4]", `"{}"`), text(plain)},
 		"sampled-nothing-yet": {text(`{"prompt_token_ids":[1,2],"choices":[{"finish_reason":"stop","token_ids":[],"logprobs":null,"message":{"content":""}}]}`)},
 	} {
@@ -271,7 +298,8 @@ func TestTurnsWithoutTokens(t *testing.T) {
 			answerTools(t, log, name, turns(t, log, name, i+1)[i])
 		}
 		f, trajectory := finished(t, log, name)
-		if want := name != "sampled-nothing-yet"; f.TextOnly != want || trajectory.TextOnly != want || want && f.Tokens != 0 {
+		if want := name != "sampled-nothing-yet"; f.TextOnly != want ||
+			trajectory.TextOnly != want || want && f.Tokens != 0 {
 			t.Errorf("%s: finished as %+v", name, f)
 		}
 		if len(trajectory.Messages) != 1+2*len(answers) {
@@ -289,10 +317,13 @@ func TestBudgets(t *testing.T) {
 		turns   int
 		stop    string
 	}{
-		"turns":  {[]answer{asking("[1,2]", "[3,4]", `"{}"`)}, func(l *runfile.Limits) { l.Turns = 3 }, 3, events.StopMaxTurns},
-		"tokens": {[]answer{asking("[1,2]", "[3,4]", `"{}"`)}, func(l *runfile.Limits) { l.Tokens = 4 }, 1, events.StopMaxTokens},
-		"length": {[]answer{text(strings.Replace(final, `"stop"`, `"length"`, 1))}, func(*runfile.Limits) {}, 1, events.StopLength},
-		"none":   {[]answer{text(final)}, func(l *runfile.Limits) { l.Turns = 1 }, 1, events.StopFinished},
+		"turns": {[]answer{asking("[1,2]", "[3,4]", `"{}"`)}, func(l *runfile.Limits) { l.Turns = 3 },
+			3, events.StopMaxTurns},
+		"tokens": {[]answer{asking("[1,2]", "[3,4]", `"{}"`)}, func(l *runfile.Limits) { l.Tokens = 4 },
+			1, events.StopMaxTokens},
+		"length": {[]answer{text(strings.Replace(final, `"stop"`, `"length"`, 1))},
+			func(*runfile.Limits) {}, 1, events.StopLength},
+		"none": {[]answer{text(final)}, func(l *runfile.Limits) { l.Turns = 1 }, 1, events.StopFinished},
 	} {
 		open(t, log, name, serve(t, c.answers...).URL, func(cfg *runfile.RunConfig) { c.limits(&cfg.Limits) })
 		for i := range c.turns {
@@ -306,14 +337,15 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// TestCrashBeforeTheEpisodeEnds: a generator died after the last turn came to stand on the log and before the
-// trajectory did.
+// TestCrashBeforeTheEpisodeEnds: a generator died after the last turn came to stand on the log and
+// before the trajectory did.
 func TestCrashBeforeTheEpisodeEnds(t *testing.T) {
 	log := natstest.Log(t)
 	e := serve(t, text(final))
 	open(t, log, "r", e.URL, nil)
 	last := servicetest.Event(t, "r", events.TurnSampledType, rollout, "0", events.TurnSampled{
-		Content: "Done.", FinishReason: "stop", PromptDelta: []int32{1}, TokenIDs: []int32{2}, Logprobs: []float32{-1}, NewSegment: true,
+		Content: "Done.", FinishReason: "stop", PromptDelta: []int32{1}, TokenIDs: []int32{2},
+		Logprobs: []float32{-1}, NewSegment: true,
 	})
 	last.Route = runfile.RouteFinal
 	servicetest.Append(t, log, last)

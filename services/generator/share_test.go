@@ -47,7 +47,8 @@ func (s *coldServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, final)
 }
 
-// TestManyGenerators: each of several generators asks the server, they know of each other, and the first of them alone looks at the server's load.
+// TestManyGenerators: each of several generators asks the server, they know of each other, and the
+// first of them alone looks at the server's load.
 func TestManyGenerators(t *testing.T) {
 	const generators, groups = 4, 48
 	log, cold := natstest.Log(t), &coldServer{two: make(chan struct{})}
@@ -74,7 +75,10 @@ func TestManyGenerators(t *testing.T) {
 		opts, servers := DefaultOptions(), servicetest.Fleet(t, env, nil)
 		opts.Slots = 8
 		fleets = append(fleets, servers)
-		ends = append(ends, servicetest.Start(t, func(ctx context.Context) error { return Run(ctx, env, servers, opts) }))
+		ends = append(ends, servicetest.Start(t, func(ctx context.Context) error {
+			return Run(ctx, env, servers,
+				opts)
+		}))
 	}
 	for g := range groups {
 		servicetest.StartRollout(t, log, "r", events.RolloutID(events.GroupID(int64(g+1)), 0), "a")

@@ -15,7 +15,8 @@ import (
 const behindInstruction = "\n\n---\nYou have worked on this before. The context was full, so this is all that is left of the conversation: the summary that you wrote " +
 	"of your work. The files are as you left them. Go on from there.\n\n"
 
-// afterSummary is the number of the first turn behind the last summary among turns from one on; from, where there is none.
+// afterSummary is the number of the first turn behind the last summary among turns from one on;
+// from, where there is none.
 func afterSummary(turns []events.TurnSampled, from int) int {
 	behind := len(turns)
 	for behind > from && turns[behind-1].Summary == nil {
@@ -30,7 +31,8 @@ func summed(r *events.Rollout) bool {
 	return last != nil && last.Summary != nil
 }
 
-// begun reports whether the agent has worked on the step in hand: a summary is of what was before it.
+// begun reports whether the agent has worked on the step in hand: a summary
+// is of what was before it.
 func begun(r *events.Rollout) bool {
 	for _, t := range r.Turns[min(r.StepBegin(len(r.Steps)), len(r.Turns)):] {
 		if t.Summary == nil {
@@ -40,8 +42,9 @@ func begun(r *events.Rollout) bool {
 	return false
 }
 
-// maySummarise reports whether the model is asked for a summary where the next prompt does not fit. Behind it there must be a turn left to use it; and a summary that
-// does not fit itself is not summed up again.
+// maySummarise reports whether the model is asked for a summary where the next prompt does
+// not fit. Behind it there must be a turn left to use it; and a summary that does not fit
+// itself is not summed up again.
 func maySummarise(cfg runfile.RunConfig, r *events.Rollout) bool {
 	if len(r.Turns) == 0 || summed(r) || len(r.Turns)+2 > cfg.Limits.Turns {
 		return false
@@ -63,7 +66,8 @@ type prompt struct {
 	spare    func(limit int) int // the room that must be left behind it; nil for any
 }
 
-// turnPrompt asks for the next turn. Where a summary may follow, it comes before the answer would be cut, and while there is room for it.
+// turnPrompt asks for the next turn. Where a summary may follow, it comes before the answer would
+// be cut, and while there is room for it.
 func turnPrompt(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) prompt {
 	p := prompt{least: leastPrompt(r)}
 	p.messages, p.written = conversation(cfg, task, r)
@@ -76,8 +80,9 @@ func turnPrompt(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout)
 	return p
 }
 
-// summaryPrompt asks for a summary of the conversation as it is. An instruction that no turn has begun to follow is left out: it begins the next segment. What the last
-// turn's tools answered is withheld where it leaves no room for a summary.
+// summaryPrompt asks for a summary of the conversation as it is. An instruction that no turn has
+// begun to follow is left out: it begins the next segment. What the last turn's tools answered is
+// withheld where it leaves no room for a summary.
 func summaryPrompt(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, withhold bool) prompt {
 	messages, written, _ := history(cfg, task, r)
 	request := summaryRequest(cfg)
@@ -112,9 +117,11 @@ func bytesOf(messages []inference.Message) (n int) {
 	return n
 }
 
-// summarise asks the model to sum its work up. The summary is a turn: it is on the log before the conversation goes on with it, so that whoever goes on
-// finds it there. Where the server takes no request for it, the step or the episode ends as it stands.
-func (s *Service) summarise(ctx, asking context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, m pipeline.Message) ([]events.Event, error) {
+// summarise asks the model to sum its work up. The summary is a turn: it is on the log before the
+// conversation goes on with it, so that whoever goes on finds it there. Where the server takes no
+// request for it, the step or the episode ends as it stands.
+func (s *Service) summarise(ctx, asking context.Context, cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout, m pipeline.Message) ([]events.Event, error) {
 	summary := events.Summary{}
 	t, answer, err := s.ask(asking, cfg, task, r, summaryPrompt(cfg, task, r, false), m)
 	if overflow(err) != nil && len(r.Tools.Answer(r.LastTurn().Turn).Results) > 0 {
@@ -127,7 +134,8 @@ func (s *Service) summarise(ctx, asking context.Context, cfg runfile.RunConfig, 
 	case err == nil:
 	case ctx.Err() == nil && asking.Err() != nil:
 		return nil, outOfTime(ctx, m, cfg.Limits, r, err)
-	case ctx.Err() == nil && errors.As(err, &refused) && refused.Permanent && (len(r.Turns) > r.Copied || refused.Overflow != nil):
+	case ctx.Err() == nil && errors.As(err, &refused) && refused.Permanent &&
+		(len(r.Turns) > r.Copied || refused.Overflow != nil):
 		return s.full(ctx, cfg, task, r)
 	default:
 		return s.failed(ctx, cfg, r, m.Delivered, err)

@@ -22,8 +22,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// speaker is an inference server whose tokens follow from what is said: a message has the same ones wherever it stands, so that a prompt extends the last one if and only
-// if its messages do.
+// speaker is an inference server whose tokens follow from what is said: a message has the same ones
+// wherever it stands, so that a prompt extends the last one if and only if its messages do.
 type speaker struct {
 	*httptest.Server
 	limit   int
@@ -112,8 +112,9 @@ func (s *speaker) answer(w http.ResponseWriter, in inference.Request) {
 	}
 	json.NewEncoder(w).Encode(map[string]any{
 		"prompt_token_ids": prompt,
-		"choices":          []any{map[string]any{"finish_reason": reason, "message": said, "token_ids": tokens, "logprobs": map[string]any{"content": logprobs}}},
-		"usage":            map[string]any{"prompt_tokens": len(prompt), "completion_tokens": len(tokens)},
+		"choices": []any{map[string]any{"finish_reason": reason, "message": said, "token_ids": tokens,
+			"logprobs": map[string]any{"content": logprobs}}},
+		"usage": map[string]any{"prompt_tokens": len(prompt), "completion_tokens": len(tokens)},
 	})
 }
 
@@ -143,7 +144,8 @@ func working(requests int) func(int, bool) inference.Message {
 	}
 }
 
-// summarising makes a run sum up. A prompt begins with 20 tokens, and each turn with its answer adds 12: with a limit of 100, the sixth prompt leaves fewer than a quarter.
+// summarising makes a run sum up. A prompt begins with 20 tokens, and each turn with its answer
+// adds 12: with a limit of 100, the sixth prompt leaves fewer than a quarter.
 func summarising(change func(*runfile.RunConfig)) func(*runfile.RunConfig) {
 	return func(c *runfile.RunConfig) {
 		c.Limits.ContextFull, c.SummaryPrompt, c.Sampling.MaxTokens = runfile.ContextSummarise, sumUp, 10
@@ -154,7 +156,8 @@ func summarising(change func(*runfile.RunConfig)) func(*runfile.RunConfig) {
 }
 
 // play plays the tool runner until the rollout is over.
-func play(t *testing.T, log *eventlog.Log, run, result string) (events.RolloutFinished, *storage.Trajectory, events.Rollout) {
+func play(t *testing.T, log *eventlog.Log, run, result string) (events.RolloutFinished,
+	*storage.Trajectory, events.Rollout) {
 	t.Helper()
 	for {
 		var r events.Rollout
@@ -175,11 +178,13 @@ func play(t *testing.T, log *eventlog.Log, run, result string) (events.RolloutFi
 		for _, c := range last.ToolCalls {
 			done.Results = append(done.Results, events.ToolResult{CallID: c.ID, Name: c.Name, Content: result})
 		}
-		servicetest.Append(t, log, servicetest.Event(t, run, events.ToolsCompletedType, rollout, events.Ordinal(last.Turn), done))
+		servicetest.Append(t, log, servicetest.Event(t, run, events.ToolsCompletedType, rollout,
+			events.Ordinal(last.Turn), done))
 	}
 }
 
-// shape is a rollout's turns as letters: t asks for tools, s is a summary, f is a last word; | stands where a segment begins behind another one.
+// shape is a rollout's turns as letters: t asks for tools, s is a summary, f is a last word; |
+// stands where a segment begins behind another one.
 func shape(r events.Rollout) string {
 	var text strings.Builder
 	for i, t := range r.Turns {
@@ -198,7 +203,8 @@ func shape(r events.Rollout) string {
 	return text.String()
 }
 
-// TestSummary: where the context is nearly full, the model sums its work up, and goes on with the task and the summary alone. Each of its turns is sampled and trained on once.
+// TestSummary: where the context is nearly full, the model sums its work up, and goes on with the
+// task and the summary alone. Each of its turns is sampled and trained on once.
 func TestSummary(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -211,16 +217,24 @@ func TestSummary(t *testing.T) {
 		shape  string
 		stop   string
 	}{
-		"once":              {100, true, "x", 8, nil, "ttttts|ttf", events.StopFinished},
-		"twice":             {100, true, "x", 13, nil, "ttttts|ttttts|tf", events.StopFinished},
-		"named-by-the-run":  {1 << 20, false, "x", 8, func(c *runfile.RunConfig) { c.Limits.Context = 100 }, "ttttts|ttf", events.StopFinished},
-		"only-refused":      {220, false, strings.Repeat("x", 300), 8, nil, "tttts|ttts|f", events.StopFinished},
-		"truncated":         {100, true, "x", 20, func(c *runfile.RunConfig) { c.Limits.ContextFull, c.SummaryPrompt = "", "" }, "ttttttf", events.StopContext},
-		"used-up":           {100, true, "x", 40, func(c *runfile.RunConfig) { c.Limits.Summaries = 1 }, "ttttts|ttttttf", events.StopContext},
-		"no-turn-left":      {100, true, "x", 40, func(c *runfile.RunConfig) { c.Limits.Turns = 6 }, "tttttt", events.StopMaxTurns},
-		"one-turn-left":     {100, true, "x", 40, func(c *runfile.RunConfig) { c.Limits.Turns = 7 }, "ttttts|t", events.StopMaxTurns},
-		"tokens-begin-anew": {100, true, "x", 8, func(c *runfile.RunConfig) { c.Limits.Tokens = 80 }, "ttttts|ttf", events.StopFinished},
-		"long-answers":      {100, true, strings.Repeat("x", 300), 4, nil, "tts|tf", events.StopFinished},
+		"once":  {100, true, "x", 8, nil, "ttttts|ttf", events.StopFinished},
+		"twice": {100, true, "x", 13, nil, "ttttts|ttttts|tf", events.StopFinished},
+		"named-by-the-run": {1 << 20, false, "x", 8, func(c *runfile.RunConfig) { c.Limits.Context = 100 },
+			"ttttts|ttf", events.StopFinished},
+		"only-refused": {220, false, strings.Repeat("x", 300), 8, nil, "tttts|ttts|f", events.StopFinished},
+		"truncated": {100, true, "x", 20, func(c *runfile.RunConfig) {
+			c.Limits.ContextFull,
+				c.SummaryPrompt = "", ""
+		}, "ttttttf", events.StopContext},
+		"used-up": {100, true, "x", 40, func(c *runfile.RunConfig) { c.Limits.Summaries = 1 },
+			"ttttts|ttttttf", events.StopContext},
+		"no-turn-left": {100, true, "x", 40, func(c *runfile.RunConfig) { c.Limits.Turns = 6 },
+			"tttttt", events.StopMaxTurns},
+		"one-turn-left": {100, true, "x", 40, func(c *runfile.RunConfig) { c.Limits.Turns = 7 },
+			"ttttts|t", events.StopMaxTurns},
+		"tokens-begin-anew": {100, true, "x", 8, func(c *runfile.RunConfig) { c.Limits.Tokens = 80 },
+			"ttttts|ttf", events.StopFinished},
+		"long-answers": {100, true, strings.Repeat("x", 300), 4, nil, "tts|tf", events.StopFinished},
 	} {
 		s := newSpeaker(t, c.limit, working(c.work))
 		s.lists = c.lists
@@ -228,7 +242,8 @@ func TestSummary(t *testing.T) {
 		f, trajectory, r := play(t, log, name, c.result)
 		requests, sampled := s.seen()
 		segments := strings.Count(c.shape, "|") + 1
-		if shape(r) != c.shape || f.StopReason != c.stop || f.Turns != len(r.Turns) || f.Samples != segments || f.TextOnly {
+		if shape(r) != c.shape || f.StopReason != c.stop || f.Turns != len(r.Turns) ||
+			f.Samples != segments || f.TextOnly {
 			t.Errorf("%s: %s, finished as %+v", name, shape(r), f)
 			continue
 		}
@@ -238,18 +253,22 @@ func TestSummary(t *testing.T) {
 				continue
 			}
 			asked := requests[i]
-			if want := "Do a." + behindInstruction + r.Turns[i-1].Content; turn.SegmentCause != events.CauseSummary || len(asked) != 2 || asked[1].Role != "user" ||
+			if want := "Do a." + behindInstruction + r.Turns[i-1].Content; turn.SegmentCause != events.CauseSummary ||
+				len(asked) != 2 || asked[1].Role != "user" ||
 				!strings.HasSuffix(asked[1].Content, behindInstruction+r.Turns[i-1].Content) {
-				t.Errorf("%s: turn %d began a segment by %q and was asked %+v, want %q", name, i, turn.SegmentCause, asked, want)
+				t.Errorf("%s: turn %d began a segment by %q and was asked %+v, want %q", name, i,
+					turn.SegmentCause, asked, want)
 			}
 		}
-		if retried := servicetest.All(t, log, name, events.RolloutRetriedType, events.RolloutFailedType); len(retried) != 0 {
+		if retried := servicetest.All(t, log, name, events.RolloutRetriedType,
+			events.RolloutFailedType); len(retried) != 0 {
 			t.Errorf("%s: failures on the log: %v", name, servicetest.IDs(retried))
 		}
 	}
 }
 
-// checkSegments holds a rollout's samples to what its server has sampled: each turn once, in order, and every prompt as it was.
+// checkSegments holds a rollout's samples to what its server has sampled: each turn once, in order,
+// and every prompt as it was.
 func checkSegments(t *testing.T, name string, r events.Rollout, trajectory *storage.Trajectory, sampled [][]int32) {
 	t.Helper()
 	if len(sampled) != len(r.Turns) {
@@ -264,7 +283,8 @@ func checkSegments(t *testing.T, name string, r events.Rollout, trajectory *stor
 			}
 		}
 		if int(s.RolloutSampled) != len(slices.Concat(sampled...)) || int(s.SamplesInRollout) != len(samples) {
-			t.Errorf("%s: sample %d is one of %d, and counts %d tokens", name, s.SampleIndex, s.SamplesInRollout, s.RolloutSampled)
+			t.Errorf("%s: sample %d is one of %d, and counts %d tokens", name, s.SampleIndex,
+				s.SamplesInRollout, s.RolloutSampled)
 		}
 	}
 	equal(t, name+": what is trained on", trained, slices.Concat(sampled...))
@@ -277,7 +297,8 @@ func checkSegments(t *testing.T, name string, r events.Rollout, trajectory *stor
 	}
 }
 
-// TestSummaryFails: where no summary comes of it, or it does not make the prompt short enough, the rollout ends as it would without.
+// TestSummaryFails: where no summary comes of it, or it does not make the prompt short enough, the
+// rollout ends as it would without.
 func TestSummaryFails(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -304,13 +325,15 @@ func TestSummaryFails(t *testing.T) {
 		}
 		_, sampled := s.seen()
 		checkSegments(t, name, r, trajectory, sampled)
-		if last := r.LastTurn(); name == "calls-a-tool" && (last.Summary.Calls != 1 || len(last.ToolCalls) != 0 || len(r.Tools) != 5) {
+		if last := r.LastTurn(); name == "calls-a-tool" &&
+			(last.Summary.Calls != 1 || len(last.ToolCalls) != 0 || len(r.Tools) != 5) {
 			t.Errorf("%s: the summary is %+v, and %d turns have answers", name, last, len(r.Tools))
 		}
 	}
 }
 
-// TestCallsOfASummaryAreIgnored: a summary with a tool call is taken by its text, and nobody runs the call.
+// TestCallsOfASummaryAreIgnored: a summary with a tool call is taken by its text,
+// and nobody runs the call.
 func TestCallsOfASummaryAreIgnored(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -322,7 +345,8 @@ func TestCallsOfASummaryAreIgnored(t *testing.T) {
 	})
 	open(t, log, "r", s.URL, summarising(nil))
 	_, trajectory, r := play(t, log, "r", "x")
-	if summary := r.Turns[5]; shape(r) != "ttttts|tf" && shape(r) != "ttttts|ttf" || summary.Summary.Calls != 1 || len(r.Tools) != len(r.Turns)-2 {
+	if summary := r.Turns[5]; shape(r) != "ttttts|tf" && shape(r) != "ttttts|ttf" || summary.Summary.Calls != 1 ||
+		len(r.Tools) != len(r.Turns)-2 {
 		t.Errorf("%s, with the summary %+v", shape(r), summary.Summary)
 	}
 	for _, m := range trajectory.Messages {
@@ -337,7 +361,8 @@ func TestCallsOfASummaryAreIgnored(t *testing.T) {
 	}
 }
 
-// TestWithheldResults: an answer of a tool that fills the context is left out of the summary's prompt, and of the row that says what the model has seen.
+// TestWithheldResults: an answer of a tool that fills the context is left out of the summary's
+// prompt, and of the row that says what the model has seen.
 func TestWithheldResults(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -352,12 +377,14 @@ func TestWithheldResults(t *testing.T) {
 		t.Errorf("for the summary it was asked %+v", asked)
 	}
 	checkSegments(t, "r", r, trajectory, sampled)
-	if m := trajectory.Messages[3]; m.Role != "tool" || m.Content != events.WithheldResult || len(r.Tools.Answer(0).Results[0].Content) != 400 {
+	if m := trajectory.Messages[3]; m.Role != "tool" || m.Content != events.WithheldResult ||
+		len(r.Tools.Answer(0).Results[0].Content) != 400 {
 		t.Errorf("the row is %+v", m)
 	}
 }
 
-// TestKilledBehindASummary: a generator dies when the summary is sampled, or when it is on the log. What is on the log is not asked for again.
+// TestKilledBehindASummary: a generator dies when the summary is sampled, or when it is on the log.
+// What is on the log is not asked for again.
 func TestKilledBehindASummary(t *testing.T) {
 	log := natstest.Log(t)
 	for name, recorded := range map[string]bool{"before": false, "behind": true} {
@@ -403,9 +430,11 @@ func TestKilledBehindASummary(t *testing.T) {
 
 // TestProgressOfASummary: it stays the generator's, with the input that the generator has.
 func TestProgressOfASummary(t *testing.T) {
-	r := &events.Rollout{Turns: []events.TurnSampled{{ToolCalls: []events.ToolCall{{ID: "c"}}}, {Turn: 1, Content: "so far", Summary: &events.Summary{}, PromptTokens: 90, CompletionTokens: 20}},
+	r := &events.Rollout{Turns: []events.TurnSampled{{ToolCalls: []events.ToolCall{{ID: "c"}}},
+		{Turn: 1, Content: "so far", Summary: &events.Summary{}, PromptTokens: 90, CompletionTokens: 20}},
 		Tools: events.ToolAnswers{{}}}
-	if what, stop := next(r, runfile.TaskSpec{}, runfile.Limits{Turns: 10, Tokens: 100}); what != sample || r.AwaitsTools() {
+	if what, stop := next(r, runfile.TaskSpec{}, runfile.Limits{Turns: 10, Tokens: 100}); what != sample ||
+		r.AwaitsTools() {
 		t.Errorf("behind a summary: step %d with %q", what, stop)
 	}
 	r.Turns[1].FinishReason, r.Turns[1].ContextLimit = "length", 110

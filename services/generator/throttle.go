@@ -14,10 +14,12 @@ import (
 	"github.com/rondo-rl/rondo/pipeline/outage"
 )
 
-// throttledSlot is how long a slot is kept for a server that asks to wait: while all slots wait, nothing more is asked of it.
+// throttledSlot is how long a slot is kept for a server that asks to wait: while all slots wait,
+// nothing more is asked of it.
 const throttledSlot = 10 * time.Second
 
-// addWaits adds to a rollout's clock what the plane's outages have cost it since it went on: its time is not over while the query sampler waits.
+// addWaits adds to a rollout's clock what the plane's outages have cost it since it went on: its
+// time is not over while the query sampler waits.
 func addWaits(ctx context.Context, log eventlog.Reader, r *events.Rollout) error {
 	came := r.Clock.Moved
 	if came.IsZero() {
@@ -51,10 +53,12 @@ func untilDue(ctx context.Context, r *events.Rollout, limits runfile.Limits) (co
 	return context.WithCancel(ctx)
 }
 
-// overAfter is how long the query sampler may take to state that a rollout is over, or that an outage was no time of it: longer than another process needs to take its lease.
+// overAfter is how long the query sampler may take to state that a rollout is over, or that an
+// outage was no time of it: longer than another process needs to take its lease.
 const overAfter = 20 * time.Second
 
-// outOfTime is what becomes of an input whose turn was not had in the rollout's time. Nobody else has it: it comes again until the log says that the rollout is over, and where an outage has moved
+// outOfTime is what becomes of an input whose turn was not had in the rollout's time. Nobody else
+// has it: it comes again until the log says that the rollout is over, and where an outage has moved
 // that, its turn is asked for.
 func outOfTime(ctx context.Context, m pipeline.Message, limits runfile.Limits, r *events.Rollout, cause error) error {
 	if outage.KindOf(cause) != "" {
@@ -70,10 +74,12 @@ func outOfTime(ctx context.Context, m pipeline.Message, limits runfile.Limits, r
 	if m.Delivered >= uint64(topology.ConsumersOf(topology.Generator)[0].MaxDeliver) {
 		return nil
 	}
-	return pipeline.RetryAfter(fmt.Errorf("the time of rollout %s is over, and the query sampler has not said so yet", r.ID), overAfter)
+	return pipeline.RetryAfter(fmt.Errorf("the time of rollout %s is over, and the query sampler has not said so yet",
+		r.ID), overAfter)
 }
 
-// lastWord is how long before it is due a rollout gives a server up that is away: what is given up then says why.
+// lastWord is how long before it is due a rollout gives a server up that is away: what
+// is given up then says why.
 const lastWord = 3 * time.Second
 
 // patience is until when a turn waits for servers that want to be left alone, or are away.
@@ -85,10 +91,12 @@ func patience(r *events.Rollout, limits runfile.Limits, now time.Time) time.Time
 	return until
 }
 
-// hasAnswered tells servers that will come back from addresses that were never right: the run has a turn of them, or had one of a rollout
-// that has its score. The log knows that after this process was started again, too.
+// hasAnswered tells servers that will come back from addresses that were never right: the run has
+// a turn of them, or had one of a rollout that has its score. The log knows that after this
+// process was started again, too.
 func hasAnswered(ctx context.Context, log eventlog.Reader, run string) bool {
-	for _, shown := range []events.Event{{Run: run, Type: events.TurnSampledType, Entity: "*", Route: ">"}, {Run: run, Type: events.RolloutScoredType, Entity: "*"}} {
+	for _, shown := range []events.Event{{Run: run, Type: events.TurnSampledType, Entity: "*", Route: ">"},
+		{Run: run, Type: events.RolloutScoredType, Entity: "*"}} {
 		if has, err := log.Has(ctx, run, shown.Subject()); has && err == nil {
 			return true
 		}
@@ -96,7 +104,8 @@ func hasAnswered(ctx context.Context, log eventlog.Reader, run string) bool {
 	return false
 }
 
-// putOff spreads the deliveries that are left over the rollout's time: whoever throttles, or is away, must not use them up.
+// putOff spreads the deliveries that are left over the rollout's time: whoever throttles, or is
+// away, must not use them up.
 func putOff(after, left time.Duration, delivered uint64) time.Duration {
 	most := uint64(topology.ConsumersOf(topology.Generator)[0].MaxDeliver)
 	remaining := max(1, most-min(delivered, most))

@@ -19,7 +19,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestThrottledTriesDoNotCount: a server that says when to come again has not failed, however often it says so.
+// TestThrottledTriesDoNotCount: a server that says when to come again has not failed,
+// however often it says so.
 func TestThrottledTriesDoNotCount(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -44,7 +45,8 @@ func TestLongWaitsGiveTheSlotBack(t *testing.T) {
 	open(t, log, "r", serve(t, status(429, "Retry-After", "30")).URL, nil)
 	s := service(t, log)
 	began := time.Now()
-	facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1})
+	facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader,
+		Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1})
 	if len(facts) != 0 || err == nil || time.Since(began) > throttledSlot {
 		t.Errorf("after %s: %v, %v", time.Since(began), servicetest.IDs(facts), err)
 	}
@@ -54,8 +56,8 @@ func TestLongWaitsGiveTheSlotBack(t *testing.T) {
 	}
 }
 
-// TestServerThatComesBack: an outage costs no tries in a run that the server has answered, and ends the rollout, with the reason, only
-// at its deadline.
+// TestServerThatComesBack: an outage costs no tries in a run that the server has answered, and ends
+// the rollout, with the reason, only at its deadline.
 func TestServerThatComesBack(t *testing.T) {
 	log := natstest.Log(t)
 	away := status(http.StatusServiceUnavailable)
@@ -64,7 +66,8 @@ func TestServerThatComesBack(t *testing.T) {
 	start(t, log, nil)
 	answerTools(t, log, "r", servicetest.WaitData[events.TurnSampled](t, log, "r", events.TurnSampledType, rollout))
 	servicetest.Wait(t, log, "r", events.RolloutFinishedType, rollout, 1)
-	if n, retried := len(e.seen()), servicetest.All(t, log, "r", events.RolloutRetriedType); n != 4 || len(retried) != 0 {
+	if n, retried := len(e.seen()), servicetest.All(t, log, "r", events.RolloutRetriedType); n != 4 ||
+		len(retried) != 0 {
 		t.Errorf("%d requests, and failed tries %v", n, servicetest.IDs(retried))
 	}
 	e.Close() // from here on nobody is there
@@ -73,12 +76,14 @@ func TestServerThatComesBack(t *testing.T) {
 		started := events.RolloutStarted{Group: events.GroupOf(id), Task: "a", Deadline: time.Now().Add(left)}
 		servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutStartedType, id, "0", started))
 		s := service(t, log)
-		facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: events.Event{Run: "r", Entity: id}, Delivered: 1})
+		facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: events.Event{Run: "r", Entity: id},
+			Delivered: 1})
 		if len(facts) != want || (err == nil) != (want == 1) || time.Now().After(started.Deadline) {
 			t.Errorf("%s before the deadline: %v, %v", left, servicetest.IDs(facts), err)
 		}
 		if want == 1 && len(facts) == 1 {
-			if f := servicetest.Data[events.RolloutFailed](t, facts[0]); f.Class != events.ClassEndpoint || !strings.Contains(f.Message, "refused") {
+			if f := servicetest.Data[events.RolloutFailed](t, facts[0]); f.Class != events.ClassEndpoint ||
+				!strings.Contains(f.Message, "refused") {
 				t.Errorf("failed as %+v", f)
 			}
 		}
@@ -109,7 +114,8 @@ func startUntil(t *testing.T, log *eventlog.Log, run string, due time.Time) even
 	t.Helper()
 	group := events.GroupID(int64(len(servicetest.All(t, log, run, events.RolloutStartedType)) + 1))
 	started := events.RolloutStarted{Group: group, Task: "a", Deadline: due}
-	return servicetest.Append(t, log, servicetest.Event(t, run, events.RolloutStartedType, events.RolloutID(group, 0), "0", started))
+	return servicetest.Append(t, log, servicetest.Event(t, run, events.RolloutStartedType,
+		events.RolloutID(group, 0), "0", started))
 }
 
 // TestDeadlineStopsTheRequest: no server works on a turn that nobody will take.
@@ -127,11 +133,13 @@ func TestDeadlineStopsTheRequest(t *testing.T) {
 	s, in := service(t, log), pipeline.Message{Log: log.Reader, Delivered: 1}
 	isOver := func() {
 		t.Helper()
-		if facts, err := s.Handle(t.Context(), in); len(facts) != 0 || err == nil || !strings.Contains(err.Error(), "is over") {
+		if facts, err := s.Handle(t.Context(), in); len(facts) != 0 || err == nil ||
+			!strings.Contains(err.Error(), "is over") {
 			t.Fatalf("past the deadline: %v, %v", servicetest.IDs(facts), err)
 		}
 	}
-	for left := 300 * time.Millisecond; len(e.seen()) == 0; left *= 2 { // while it asks, which a busy machine may not do in time
+	// while it asks, which a busy machine may not do in time
+	for left := 300 * time.Millisecond; len(e.seen()) == 0; left *= 2 {
 		in.Event = startUntil(t, log, "r", time.Now().Add(left))
 		isOver()
 	}
@@ -148,7 +156,8 @@ func TestDeadlineStopsTheRequest(t *testing.T) {
 	}
 }
 
-// TestOutageIsNoTurnsTime: a turn whose rollout waited for the end of an outage past its deadline is sampled.
+// TestOutageIsNoTurnsTime: a turn whose rollout waited for the end of an outage past
+// its deadline is sampled.
 func TestOutageIsNoTurnsTime(t *testing.T) {
 	for _, stage := range []string{events.StageGenerator, events.EveryStage} {
 		log := natstest.Log(t)
@@ -158,8 +167,10 @@ func TestOutageIsNoTurnsTime(t *testing.T) {
 		servicetest.OpenRun(t, log, "r", cfg)
 		late := events.RolloutStarted{Group: "g000001", Task: "a", Deadline: time.Now().Add(-time.Hour)}
 		servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutStartedType, rollout, "0", late))
-		long := servicetest.Append(t, log, servicetest.Event(t, "r", events.StageWaitedType, stage, "0", events.StageWaited{Since: time.Now().Add(-time.Hour), Until: time.Now().Add(2 * time.Hour)}))
-		later := servicetest.Event(t, "r", events.StageWaitedType, stage, "1", events.StageWaited{Since: time.Now(), Until: time.Now().Add(time.Minute)})
+		long := servicetest.Append(t, log, servicetest.Event(t, "r", events.StageWaitedType, stage,
+			"0", events.StageWaited{Since: time.Now().Add(-time.Hour), Until: time.Now().Add(2 * time.Hour)}))
+		later := servicetest.Event(t, "r", events.StageWaitedType, stage,
+			"1", events.StageWaited{Since: time.Now(), Until: time.Now().Add(time.Minute)})
 		later.Prev = long.Seq
 		servicetest.Append(t, log, later) // it does not say that again
 		in := pipeline.Message{Log: log.Reader, Event: events.Event{Run: "r", Entity: rollout}, Delivered: 1}
@@ -169,14 +180,16 @@ func TestOutageIsNoTurnsTime(t *testing.T) {
 	}
 }
 
-// TestOutageThatIsStatedLater: a turn whose rollout was due while it was asked for is asked for again, where the log says by then that it waited for the end of an outage.
+// TestOutageThatIsStatedLater: a turn whose rollout was due while it was asked for is asked for
+// again, where the log says by then that it waited for the end of an outage.
 func TestOutageThatIsStatedLater(t *testing.T) {
 	log := natstest.Log(t)
 	for left := time.Second; ; left *= 2 {
 		run, stated := left.String(), make(chan time.Time, 1)
 		e := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 			now := time.Now()
-			waited := servicetest.Event(t, run, events.StageWaitedType, events.EveryStage, "0", events.StageWaited{Since: now, Until: now.Add(time.Hour)})
+			waited := servicetest.Event(t, run, events.StageWaitedType, events.EveryStage,
+				"0", events.StageWaited{Since: now, Until: now.Add(time.Hour)})
 			if _, _, err := log.Appender.Append(t.Context(), waited); err != nil {
 				t.Error(err)
 			}
@@ -187,7 +200,8 @@ func TestOutageThatIsStatedLater(t *testing.T) {
 		cfg.Endpoint = e.URL + "/v1"
 		servicetest.OpenRun(t, log, run, cfg)
 		due := time.Now().Add(left)
-		facts, err := service(t, log).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: startUntil(t, log, run, due), Delivered: 1})
+		facts, err := service(t, log).Handle(t.Context(),
+			pipeline.Message{Log: log.Reader, Event: startUntil(t, log, run, due), Delivered: 1})
 		select {
 		case at := <-stated:
 			if at.After(due) {
@@ -214,7 +228,8 @@ func TestExternalRolloutsAreSampledElsewhere(t *testing.T) {
 	servicetest.OpenRun(t, log, "r", cfg)
 	started := servicetest.StartRollout(t, log, "r", "x1-0", "a")
 	s := service(t, log)
-	if facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: started, Delivered: 1}); len(facts) != 0 || err != nil {
+	if facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: started,
+		Delivered: 1}); len(facts) != 0 || err != nil {
 		t.Errorf("%v, %v", servicetest.IDs(facts), err)
 	}
 	if n := len(e.seen()); n != 0 {
@@ -230,7 +245,8 @@ func TestQueriesAreAsked(t *testing.T) {
 	cfg := servicetest.Config("a")
 	cfg.Endpoint = e.URL + "/v1"
 	servicetest.OpenRun(t, log, "r", cfg)
-	servicetest.Append(t, log, servicetest.Event(t, "r", events.QuerySubmittedType, "q1", "0", events.QuerySubmitted{Instruction: "Why is it slow?", Task: "a"}))
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.QuerySubmittedType, "q1",
+		"0", events.QuerySubmitted{Instruction: "Why is it slow?", Task: "a"}))
 	servicetest.StartRollout(t, log, "r", rollout, "q1")
 	f, tr := finished(t, log, "r")
 	if f.Task != "q1" || tr.Messages[1].Content != "Why is it slow?" {

@@ -10,19 +10,23 @@ import (
 	"github.com/rondo-rl/rondo/inference/fleet"
 )
 
-// byTokens has a call ask for its turn as tokens. They are those of the recorded turns, so that a generator that starts again sends the same ones.
-// piece records what is sampled of it, and may be nil.
-func byTokens(call *fleet.Call, r *events.Rollout, asked func(model string, most int) inference.Request, piece func(context.Context, events.PieceSampled) error) {
+// byTokens has a call ask for its turn as tokens. They are those of the recorded turns,
+// so that a generator that starts again sends the same ones. piece records what is
+// sampled of it, and may be nil.
+func byTokens(call *fleet.Call, r *events.Rollout, asked func(model string, most int) inference.Request,
+	piece func(context.Context, events.PieceSampled) error) {
 	known, samples := segment(r)
 	call.Prompt = 0 // a guess: the prompt is counted
 	call.Tokens = func(model string) inference.Conversation {
-		conv := inference.Conversation{Request: asked(model, 0), Known: known, Routed: fleet.Routed(r.Turns), Begun: r.UnderWay, Piece: piece}
+		conv := inference.Conversation{Request: asked(model, 0), Known: known, Routed: fleet.Routed(r.Turns),
+			Begun: r.UnderWay, Piece: piece}
 		conv.Samples = repeated(samples, conv.Request.Messages)
 		return conv
 	}
 }
 
-// repeated are samples with the messages that repeat them: the last answers of a conversation, of which a model alone gives any.
+// repeated are samples with the messages that repeat them: the last answers of a conversation, of
+// which a model alone gives any.
 func repeated(samples []inference.Sampled, messages []inference.Message) []inference.Sampled {
 	samples = slices.Clone(samples)
 	at := len(messages)
@@ -43,7 +47,8 @@ type sampledSoFar struct {
 	samples []inference.Sampled
 }
 
-// segmentTokens are the tokens of the current segment, in one list, and its samples; ok is false where there is no segment, or it has a turn without tokens.
+// segmentTokens are the tokens of the current segment, in one list, and its samples; ok is false
+// where there is no segment, or it has a turn without tokens.
 func segmentTokens(r *events.Rollout) (ids []int32, samples []inference.Sampled, ok bool) {
 	s := events.Note[sampledSoFar](r)
 	s.mu.Lock()
@@ -63,7 +68,8 @@ func segmentTokens(r *events.Rollout) (ids []int32, samples []inference.Sampled,
 	return slices.Clip(s.ids), slices.Clip(s.samples), s.whole
 }
 
-// segment are the tokens of the current segment: what its turns were asked with and what they sampled. nil where the next turn begins a segment, as behind a summary or a turn without tokens.
+// segment are the tokens of the current segment: what its turns were asked with and what they
+// sampled. nil where the next turn begins a segment, as behind a summary or a turn without tokens.
 func segment(r *events.Rollout) (ids []int32, samples []inference.Sampled) {
 	ids, samples, ok := segmentTokens(r)
 	if summed(r) || !ok {

@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/inference/tokenstest"
 )
 
-// TestSummaryByTokens: behind a summary the prompt is a rendering of its own, not the tokens that it stands for. The rest of each segment goes on token by token.
+// TestSummaryByTokens: behind a summary the prompt is a rendering of its own, not the tokens that
+// it stands for. The rest of each segment goes on token by token.
 func TestSummaryByTokens(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -33,7 +34,8 @@ func TestSummaryByTokens(t *testing.T) {
 		c.Policy, c.Sampling.MaxTokens = "m", 100
 	}))
 	f, trajectory, r := play(t, log, "r", "seen")
-	if segments := strings.Split(shape(r), "|"); len(segments) != 3 || segments[2] != "f" || f.Samples != 3 || f.TextOnly || !strings.HasSuffix(segments[0], "ts") || segments[0] != segments[1] {
+	if segments := strings.Split(shape(r), "|"); len(segments) != 3 || segments[2] != "f" || f.Samples != 3 ||
+		f.TextOnly || !strings.HasSuffix(segments[0], "ts") || segments[0] != segments[1] {
 		t.Fatalf("%s: %+v", shape(r), f)
 	}
 	var sampled [][]int32
@@ -64,13 +66,15 @@ func TestVersionsByTokens(t *testing.T) {
 		}
 		choice := choices[0].(map[string]any)
 		if ids, samples := choice["token_ids"].([]int32); samples {
-			choice["weight_versions"] = []any{map[string]any{"version": "default", "start": 0, "end": 2}, map[string]any{"version": "0", "start": 2, "end": len(ids)}}
+			choice["weight_versions"] = []any{map[string]any{"version": "default", "start": 0, "end": 2},
+				map[string]any{"version": "0", "start": 2, "end": len(ids)}}
 		}
 	}
 	open(t, log, "r", s.URL, byTokensOnly)
 	finished(t, log, "r")
 	turn := turns(t, log, "r", 1)[0]
-	want := []events.VersionSpan{{Version: runfile.UnknownVersion, Start: 0, End: 2}, {Version: 0, Start: 2, End: len(turn.TokenIDs)}}
+	want := []events.VersionSpan{{Version: runfile.UnknownVersion, Start: 0, End: 2},
+		{Version: 0, Start: 2, End: len(turn.TokenIDs)}}
 	if !slices.Equal(turn.VersionSpans, want) || turn.PolicyVersion != runfile.UnknownVersion {
 		t.Errorf("version %d, spans %+v; want %+v", turn.PolicyVersion, turn.VersionSpans, want)
 	}

@@ -19,22 +19,25 @@ import (
 // byTokensOnly has a run ask its endpoint by tokens.
 func byTokensOnly(c *runfile.RunConfig) { c.EndpointAPI = runfile.APITokens }
 
-// thinker is a server whose model thinks in every turn, calls a tool in all but the last, and is done behind so many answers of tools.
+// thinker is a server whose model thinks in every turn, calls a tool in all but the last, and is
+// done behind so many answers of tools.
 func thinker(t *testing.T, template string, calls int) *tokenstest.Server {
 	t.Helper()
 	s := tokenstest.New(t, template, nil)
 	s.Say = func(prompt string) (string, string) {
 		seen := strings.Count(prompt, "seen ")
 		if seen < calls {
-			return s.Template.Answer("I think of number "+string(rune('0'+seen)), "Reading.", "path"+string(rune('a'+seen))), ""
+			return s.Template.Answer("I think of number "+string(rune('0'+seen)), "Reading.",
+				"path"+string(rune('a'+seen))), ""
 		}
 		return s.Template.Answer("All is read.", "Done.", ""), ""
 	}
 	return s
 }
 
-// TestTokensInTokensOut: a rollout of several turns of a model that thinks is one sample with every template, though another generator asks for each turn. Its tokens
-// are those that the server saw and sampled, one for one.
+// TestTokensInTokensOut: a rollout of several turns of a model that thinks is one sample with every
+// template, though another generator asks for each turn. Its tokens are those that the server saw
+// and sampled, one for one.
 func TestTokensInTokensOut(t *testing.T) {
 	log := natstest.Log(t)
 	const calls = 3
@@ -73,34 +76,40 @@ func TestTokensInTokensOut(t *testing.T) {
 		var mask []bool
 		var logprobs []float32
 		for i, turn := range turns(t, log, template, calls+1) {
-			if !slices.Equal(slices.Concat(tokens, turn.PromptDelta), asked[i].Prompt) || !slices.Equal(turn.TokenIDs, asked[i].Sampled) {
+			if !slices.Equal(slices.Concat(tokens, turn.PromptDelta), asked[i].Prompt) ||
+				!slices.Equal(turn.TokenIDs, asked[i].Sampled) {
 				t.Errorf("%s: turn %d records other tokens than the server saw and sampled", template, i)
 			}
 			tokens = slices.Concat(asked[i].Prompt, asked[i].Sampled)
-			mask = append(append(mask, make([]bool, len(turn.PromptDelta))...), slices.Repeat([]bool{true}, len(turn.TokenIDs))...)
+			mask = append(append(mask, make([]bool, len(turn.PromptDelta))...),
+				slices.Repeat([]bool{true}, len(turn.TokenIDs))...)
 			logprobs = append(logprobs, make([]float32, len(turn.PromptDelta))...)
 			for k := range turn.TokenIDs {
 				logprobs = append(logprobs, tokenstest.Logprob(k))
 			}
 		}
 		for k, p := range samples[0].SamplerLogprobs { // llama.cpp gives probabilities
-			if k < len(logprobs) && p != logprobs[k] && kind.engine == "llamacpp" && math.Abs(float64(p-logprobs[k])) < 1e-6 {
+			if k < len(logprobs) && p != logprobs[k] && kind.engine == "llamacpp" &&
+				math.Abs(float64(p-logprobs[k])) < 1e-6 {
 				logprobs[k] = p
 			}
 		}
 		equal(t, template+": tokens", samples[0].Tokens, tokens)
 		equal(t, template+": loss mask", samples[0].LossMask, mask)
 		equal(t, template+": log-probabilities", samples[0].SamplerLogprobs, logprobs)
-		if text := s.Tokenizer.Decode(tokens); strings.Count(text, "I think of number") != calls || strings.Count(text, "</think>") < calls+1 {
+		if text := s.Tokenizer.Decode(tokens); strings.Count(text, "I think of number") != calls ||
+			strings.Count(text, "</think>") < calls+1 {
 			t.Errorf("%s: thoughts are missing in %q", template, text)
 		}
-		if n := s.Requests("/v1/chat/completions/render"); kind.engine == "vllm" && n != 2+calls { // the second turn has two
+		// the second turn has two
+		if n := s.Requests("/v1/chat/completions/render"); kind.engine == "vllm" && n != 2+calls {
 			t.Errorf("%s: %d renderings", template, n)
 		}
 	}
 }
 
-// TestTokensAfterAKill: a generator that is killed with a turn in its hands leaves nothing behind; the next one asks for the same tokens.
+// TestTokensAfterAKill: a generator that is killed with a turn in its hands leaves nothing behind;
+// the next one asks for the same tokens.
 func TestTokensAfterAKill(t *testing.T) {
 	log := natstest.Log(t)
 	s := thinker(t, "Qwen3", 1)
@@ -121,14 +130,16 @@ func TestTokensAfterAKill(t *testing.T) {
 	}
 }
 
-// TestTokensOfAnotherHistory: where the new messages cannot be told from the old ones, a new sample begins with all of them, and the log says why.
+// TestTokensOfAnotherHistory: where the new messages cannot be told from the old ones, a new sample
+// begins with all of them, and the log says why.
 func TestTokensOfAnotherHistory(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
 	s := thinker(t, "Kimi", 2)
 	s.Change = func(path string, answer map[string]any) {
 		ids, renders := answer["token_ids"].([]int32)
-		if text := s.Tokenizer.Decode(ids); renders && strings.Count(text, "seen ") == 2 && strings.HasSuffix(text, s.Template.Prompt) {
+		if text := s.Tokenizer.Decode(ids); renders && strings.Count(text, "seen ") == 2 &&
+			strings.HasSuffix(text, s.Template.Prompt) {
 			answer["token_ids"] = slices.Concat(s.Tokenizer.Encode("A new day.", false), ids)
 		}
 	}
@@ -138,13 +149,15 @@ func TestTokensOfAnotherHistory(t *testing.T) {
 	}
 	f, trajectory := finished(t, log, "r")
 	last := turns(t, log, "r", 3)[2]
-	if f.Samples != 2 || !last.NewSegment || last.SegmentCause != events.CauseHistory || !slices.Equal(last.PromptDelta, s.Turns()[2].Prompt) {
+	if f.Samples != 2 || !last.NewSegment || last.SegmentCause != events.CauseHistory ||
+		!slices.Equal(last.PromptDelta, s.Turns()[2].Prompt) {
 		t.Errorf("%d samples, the last turn is %+v", f.Samples, last)
 	}
 	equal(t, "second sample", trajectory.Samples()[1].Tokens, slices.Concat(last.PromptDelta, last.TokenIDs))
 }
 
-// TestTokensFillTheContext: the prompt is counted and no guess, thoughts and all. A turn has what is left, and the next one that does not fit ends the rollout unasked.
+// TestTokensFillTheContext: the prompt is counted and no guess, thoughts and all. A turn has what
+// is left, and the next one that does not fit ends the rollout unasked.
 func TestTokensFillTheContext(t *testing.T) {
 	log := natstest.Log(t)
 	for name, limit := range map[string]func(*tokenstest.Server, *runfile.RunConfig, int){
@@ -160,13 +173,16 @@ func TestTokensFillTheContext(t *testing.T) {
 		})
 		ended := drive(t, log, name)
 		f := servicetest.Data[events.RolloutFinished](t, ended)
-		if ended.Type != events.RolloutFinishedType || f.StopReason != events.StopContext || f.Turns < 2 || f.Turns != len(s.Turns()) {
+		if ended.Type != events.RolloutFinishedType || f.StopReason != events.StopContext || f.Turns < 2 ||
+			f.Turns != len(s.Turns()) {
 			t.Fatalf("%s: ended with %s %+v, the server sampled %d turns", name, ended.Type, f, len(s.Turns()))
 		}
 		for i, turn := range turns(t, log, name, f.Turns) {
 			asked := s.Turns()[i]
-			if most := room - 1 - len(asked.Prompt); turn.PromptTokens != len(asked.Prompt) || turn.ContextLimit != room || turn.Sampling.MaxTokens != most || most < 1 {
-				t.Errorf("%s: turn %d has a prompt of %d tokens, a limit of %d, and %+v", name, i, turn.PromptTokens, turn.ContextLimit, turn.Sampling)
+			if most := room - 1 - len(asked.Prompt); turn.PromptTokens != len(asked.Prompt) ||
+				turn.ContextLimit != room || turn.Sampling.MaxTokens != most || most < 1 {
+				t.Errorf("%s: turn %d has a prompt of %d tokens, a limit of %d, and %+v", name, i, turn.PromptTokens,
+					turn.ContextLimit, turn.Sampling)
 			}
 		}
 		open(t, log, name+"-too-small", s.URL, func(c *runfile.RunConfig) {
@@ -175,34 +191,41 @@ func TestTokensFillTheContext(t *testing.T) {
 			limit(s, c, 20)
 		})
 		ended = drive(t, log, name+"-too-small")
-		if f := servicetest.Data[events.RolloutFinished](t, ended); ended.Type != events.RolloutFinishedType || f.StopReason != events.StopContext || f.Turns != 0 {
+		if f := servicetest.Data[events.RolloutFinished](t, ended); ended.Type != events.RolloutFinishedType ||
+			f.StopReason != events.StopContext || f.Turns != 0 {
 			t.Errorf("%s: a task that does not fit ends with %s %+v", name, ended.Type, f)
 		}
 	}
 }
 
-// TestTokensOfSteps: the instruction of the next step follows the last words of the one before, whose thoughts templates drop then. The rollout stays one sample.
+// TestTokensOfSteps: the instruction of the next step follows the last words of the one before,
+// whose thoughts templates drop then. The rollout stays one sample.
 func TestTokensOfSteps(t *testing.T) {
 	log := natstest.Log(t)
 	for template := range tokenstest.Templates {
 		s := thinker(t, template, 1)
 		open(t, log, template, s.URL, func(c *runfile.RunConfig) {
 			byTokensOnly(c)
-			c.Tasks[0].Steps = []runfile.StepSpec{{Name: "one", Instruction: "Read it."}, {Name: "two", Instruction: "Say it again."}}
+			c.Tasks[0].Steps = []runfile.StepSpec{{Name: "one", Instruction: "Read it."},
+				{Name: "two", Instruction: "Say it again."}}
 		})
 		ended := drive(t, log, template)
-		if f := servicetest.Data[events.RolloutFinished](t, ended); ended.Type != events.RolloutFinishedType || f.Turns != 3 || f.Steps != 2 || f.Samples != 1 {
+		if f := servicetest.Data[events.RolloutFinished](t, ended); ended.Type != events.RolloutFinishedType ||
+			f.Turns != 3 || f.Steps != 2 || f.Samples != 1 {
 			t.Fatalf("%s: ended with %s %+v", template, ended.Type, f)
 		}
 		last, asked := turns(t, log, template, 3)[2], s.Turns()
-		equal(t, template+": the last prompt", asked[2].Prompt, slices.Concat(asked[1].Prompt, asked[1].Sampled, last.PromptDelta))
-		if added := s.Tokenizer.Decode(last.PromptDelta); !strings.Contains(added, "Say it again.") || strings.Contains(added, "Done.") || !strings.HasSuffix(added, s.Template.Prompt) {
+		equal(t, template+": the last prompt", asked[2].Prompt,
+			slices.Concat(asked[1].Prompt, asked[1].Sampled, last.PromptDelta))
+		if added := s.Tokenizer.Decode(last.PromptDelta); !strings.Contains(added, "Say it again.") ||
+			strings.Contains(added, "Done.") || !strings.HasSuffix(added, s.Template.Prompt) {
 			t.Errorf("%s: the instruction comes as %q", template, added)
 		}
 	}
 }
 
-// drive goes through a rollout, with a generator of its own for each turn, and returns the fact that ends it.
+// drive goes through a rollout, with a generator of its own for each turn, and
+// returns the fact that ends it.
 func drive(t *testing.T, log *eventlog.Log, run string) events.Event {
 	t.Helper()
 	input := servicetest.All(t, log, run, events.RolloutStartedType)[0]
@@ -218,7 +241,8 @@ func drive(t *testing.T, log *eventlog.Log, run string) events.Event {
 		if last.Type == events.StepFinishedType {
 			ended := servicetest.Data[events.StepFinished](t, last)
 			scored := events.StepScored{Step: ended.Step, Components: map[string]float64{"reward": 1}}
-			input = servicetest.Append(t, log, servicetest.Event(t, run, events.StepScoredType, rollout, events.Ordinal(ended.Step), scored))
+			input = servicetest.Append(t, log, servicetest.Event(t, run, events.StepScoredType, rollout,
+				events.Ordinal(ended.Step), scored))
 			continue
 		}
 		if last.Type != events.TurnSampledType {
@@ -230,7 +254,8 @@ func drive(t *testing.T, log *eventlog.Log, run string) events.Event {
 	}
 }
 
-// TestEndpointWithoutTokens: a server that does not serve the path of tokens fails the rollout with the flag that it lacks.
+// TestEndpointWithoutTokens: a server that does not serve the path of tokens fails the rollout
+// with the flag that it lacks.
 func TestEndpointWithoutTokens(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
@@ -243,7 +268,8 @@ func TestEndpointWithoutTokens(t *testing.T) {
 	}
 }
 
-// TestSegment: the tokens known are those of the last segment, and none behind a turn without tokens.
+// TestSegment: the tokens known are those of the last segment, and none
+// behind a turn without tokens.
 func TestSegment(t *testing.T) {
 	begins := events.TurnSampled{NewSegment: true, PromptDelta: []int32{1, 2}, TokenIDs: []int32{3}}
 	goesOn := events.TurnSampled{PromptDelta: []int32{4}, TokenIDs: []int32{5, 6}}

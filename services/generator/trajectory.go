@@ -11,10 +11,12 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// trajectory lays a rollout out as one row per message. Rows carry only the tokens that they add: the prompt's
-// new tokens stand with the last message before a turn, the sampled ones with the turn itself. Of the turns that a fork has of its
-// origin nothing was sampled here: their rows have no version, and their tokens, where a turn of the fork's own continues them, no loss.
-func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, stopReason string) (*storage.Trajectory, error) {
+// trajectory lays a rollout out as one row per message. Rows carry only the tokens that they add:
+// the prompt's new tokens stand with the last message before a turn, the sampled ones with the turn
+// itself. Of the turns that a fork has of its origin nothing was sampled here: their rows have no
+// version, and their tokens, where a turn of the fork's own continues them, no loss.
+func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
+	stopReason string) (*storage.Trajectory, error) {
 	t := &storage.Trajectory{
 		Run: r.Run, Group: r.Started.Group, Rollout: r.ID, Task: task.Name,
 		StopReason: stopReason, DispatchVersion: r.Started.PolicyVersion,
@@ -47,7 +49,8 @@ func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
 			say(turn.Turn, instruction(task, in))
 		}
 		if i < known {
-			turn.TokenIDs, turn.Logprobs, turn.PromptDelta, turn.NewSegment, turn.VersionSpans, turn.Columns = nil, nil, nil, false, nil, nil
+			turn.TokenIDs, turn.Logprobs, turn.PromptDelta, turn.NewSegment, turn.VersionSpans, turn.Columns = nil,
+				nil, nil, false, nil, nil
 		}
 		if turn.NewSegment && !anew {
 			segment++
@@ -55,7 +58,8 @@ func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
 		t.TextOnly = t.TextOnly || turn.TextOnly && i >= known
 		prompt := &t.Messages[len(t.Messages)-1]
 		if turn.NewSegment && segment > 0 && !anew {
-			// The segment begins with a prompt of its own: no message of the last segment may carry it.
+			// The segment begins with a prompt of its own: no message of the
+			// last segment may carry it.
 			prompt = add(storage.Message{Role: events.RolePrompt, Turn: int32(turn.Turn), PolicyVersion: -1})
 		}
 		events.PromptTokens(prompt, turn.PromptDelta)
@@ -75,7 +79,8 @@ func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
 				result.Content = events.WithheldResult
 			}
 			m := storage.Message{
-				Role: "tool", Content: result.Content, Name: result.Name, ToolCallID: result.CallID, Turn: int32(turn.Turn),
+				Role: "tool", Content: result.Content, Name: result.Name,
+				ToolCallID: result.CallID, Turn: int32(turn.Turn),
 				PolicyVersion: -1, StartedAt: result.StartedAt, Duration: milliseconds(result.DurationMS),
 			}
 			if answered.Workspace != nil {
@@ -92,8 +97,8 @@ func trajectory(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
 	return t, nil
 }
 
-// textOnly takes the tokens out of a trajectory some of whose turns have none: it cannot be trained on. Segments are left that begin with messages of their
-// own, behind summaries.
+// textOnly takes the tokens out of a trajectory some of whose turns have none: it cannot be trained
+// on. Segments are left that begin with messages of their own, behind summaries.
 func textOnly(messages []storage.Message) []storage.Message {
 	var kept []storage.Message
 	segment, last := int32(0), int32(0)
@@ -119,12 +124,14 @@ func milliseconds(ms float64) time.Duration {
 
 // stepFinished makes the fact that ends a step.
 func stepFinished(r *events.Rollout, stopReason string) (events.Event, error) {
-	ended := events.StepFinished{Step: len(r.Steps), StopReason: stopReason, Turns: len(r.Turns), Workspace: r.Workspace()}
+	ended := events.StepFinished{Step: len(r.Steps), StopReason: stopReason, Turns: len(r.Turns),
+		Workspace: r.Workspace()}
 	return r.Next(events.StepFinishedType, events.Ordinal(ended.Step), ended)
 }
 
 // finished writes the trajectory file and makes the fact that names it.
-func (s *Service) finished(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, stopReason string) (events.Event, error) {
+func (s *Service) finished(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
+	stopReason string) (events.Event, error) {
 	t, err := trajectory(cfg, task, r, stopReason)
 	if err != nil {
 		return events.Event{}, err

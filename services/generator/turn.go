@@ -6,8 +6,9 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// delta is what the prompt adds to the tokens of the current segment. Where the prompt is not an exact
-// continuation (a template that drops reasoning, a re-tokenised answer), a new segment begins with all of it.
+// delta is what the prompt adds to the tokens of the current segment. Where the prompt is not
+// an exact continuation (a template that drops reasoning, a re-tokenised answer), a new
+// segment begins with all of it.
 func delta(r *events.Rollout, prompt []int32) (added []int32, newSegment bool) {
 	ids, _, ok := segmentTokens(r)
 	if summed(r) || !ok || !begins(prompt, ids) {
@@ -16,10 +17,12 @@ func delta(r *events.Rollout, prompt []int32) (added []int32, newSegment bool) {
 	return prompt[len(ids):], false
 }
 
-// block is how many ids are compared at once: arrays are compared as memory, which is two to three times as fast as id by id.
+// block is how many ids are compared at once: arrays are compared as memory, which is two to three
+// times as fast as id by id.
 const block = 1024
 
-// begins reports whether a prompt begins with what is known. It looks at all that is known, hundreds of thousands of ids in each turn.
+// begins reports whether a prompt begins with what is known. It looks at all that is known,
+// hundreds of thousands of ids in each turn.
 func begins(prompt, known []int32) bool {
 	if len(prompt) < len(known) {
 		return false
@@ -34,7 +37,8 @@ func begins(prompt, known []int32) bool {
 	return slices.Equal(prompt, known)
 }
 
-// segmentCause is what of the current segment a prompt that does not continue it does not repeat; "" where there is no segment yet.
+// segmentCause is what of the current segment a prompt that does not continue it does not repeat;
+// "" where there is no segment yet.
 func segmentCause(r *events.Rollout, prompt []int32) string {
 	if summed(r) {
 		return events.CauseSummary

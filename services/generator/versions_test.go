@@ -13,12 +13,13 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// TestReportedVersions: a turn has the version that its server reported and the policy has reached. What nobody reported is unknown in the fact and
-// in the trajectory, and not guessed.
+// TestReportedVersions: a turn has the version that its server reported and the policy has reached.
+// What nobody reported is unknown in the fact and in the trajectory, and not guessed.
 func TestReportedVersions(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
-	servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "small", "3", events.WeightsPublished{Policy: "small", Version: 3}))
+	servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "small",
+		"3", events.WeightsPublished{Policy: "small", Version: 3}))
 	of := func(version string) answer {
 		return text(strings.Replace(final, `"id"`, `"weight_version":`+version+`,"id"`, 1))
 	}
@@ -38,14 +39,16 @@ func TestReportedVersions(t *testing.T) {
 			cfg := servicetest.Config("a")
 			cfg.Endpoint = e.URL + "/v1"
 			servicetest.OpenRun(t, log, name, cfg)
-			servicetest.Append(t, log, servicetest.Event(t, name, events.RolloutStartedType, rollout, "0", events.RolloutStarted{
-				Group: events.GroupOf(rollout), Task: "a", PolicyVersion: 1, Deadline: time.Now().Add(time.Hour),
-			}))
+			servicetest.Append(t, log, servicetest.Event(t, name, events.RolloutStartedType, rollout,
+				"0", events.RolloutStarted{
+					Group: events.GroupOf(rollout), Task: "a", PolicyVersion: 1, Deadline: time.Now().Add(time.Hour),
+				}))
 			finished := servicetest.WaitData[events.RolloutFinished](t, log, name, events.RolloutFinishedType, rollout)
 			if got := turns(t, log, name, 1)[0].PolicyVersion; got != c.want {
 				t.Errorf("a turn of version %d, want %d", got, c.want)
 			}
-			if low, high := min(1, max(c.want, 0)), max(1, c.want); c.want == runfile.UnknownVersion && (finished.MinVersion != 1 || finished.MaxVersion != 1) ||
+			if low, high := min(1, max(c.want, 0)), max(1, c.want); c.want == runfile.UnknownVersion &&
+				(finished.MinVersion != 1 || finished.MaxVersion != 1) ||
 				c.want != runfile.UnknownVersion && (finished.MinVersion != low || finished.MaxVersion != high) {
 				t.Errorf("the rollout is of versions %d to %d", finished.MinVersion, finished.MaxVersion)
 			}
@@ -58,21 +61,25 @@ func TestReportedVersions(t *testing.T) {
 				t.Fatal(err)
 			}
 			samples := tr.Samples()
-			if len(samples) != 1 || len(samples[0].PolicyVersions) != 1 || samples[0].PolicyVersions[0].Version != c.want {
+			if len(samples) != 1 || len(samples[0].PolicyVersions) != 1 ||
+				samples[0].PolicyVersions[0].Version != c.want {
 				t.Errorf("the sample has the versions %+v", samples[0].PolicyVersions)
 			}
 		})
 	}
 }
 
-// TestVersionsOfTokens: where weights change within a turn, fact, trajectory and samples say which of its tokens are of which version, as vLLM and SGLang
-// report it. A version that was not published is unknown, and only that one.
+// TestVersionsOfTokens: where weights change within a turn, fact, trajectory and samples say which
+// of its tokens are of which version, as vLLM and SGLang report it. A version that was not
+// published is unknown, and only that one.
 func TestVersionsOfTokens(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log, nil)
-	servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "small", "3", events.WeightsPublished{Policy: "small", Version: 3}))
+	servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "small",
+		"3", events.WeightsPublished{Policy: "small", Version: 3}))
 	spans := func(first, second string) string {
-		return `"weight_versions":[{"version":"` + first + `","start":0,"end":1},{"version":"` + second + `","start":1,"end":2}],`
+		return `"weight_versions":[{"version":"` + first + `","start":0,"end":1},{"version":"` + second +
+			`","start":1,"end":2}],`
 	}
 	vllm := func(first, second string) answer {
 		return text(strings.Replace(final, `"token_ids"`, spans(first, second)+`"token_ids"`, 1))
@@ -102,20 +109,23 @@ func TestVersionsOfTokens(t *testing.T) {
 			cfg := servicetest.Config("a")
 			cfg.Endpoint = e.URL + "/v1"
 			servicetest.OpenRun(t, log, name, cfg)
-			servicetest.Append(t, log, servicetest.Event(t, name, events.RolloutStartedType, rollout, "0", events.RolloutStarted{
-				Group: events.GroupOf(rollout), Task: "a", PolicyVersion: 1, Deadline: time.Now().Add(time.Hour),
-			}))
+			servicetest.Append(t, log, servicetest.Event(t, name, events.RolloutStartedType, rollout,
+				"0", events.RolloutStarted{
+					Group: events.GroupOf(rollout), Task: "a", PolicyVersion: 1, Deadline: time.Now().Add(time.Hour),
+				}))
 			f, tr := finished(t, log, name)
 			turn := turns(t, log, name, 1)[0]
 			if turn.PolicyVersion != c.version || !slices.Equal(turn.VersionSpans, c.spans) {
 				t.Errorf("the turn is of version %d, %+v", turn.PolicyVersion, turn.VersionSpans)
 			}
 			if f.MinVersion != c.min || f.MaxVersion != c.max || f.UnknownVersions != c.unknown {
-				t.Errorf("the rollout is of versions %d to %d, %d tokens of none", f.MinVersion, f.MaxVersion, f.UnknownVersions)
+				t.Errorf("the rollout is of versions %d to %d, %d tokens of none", f.MinVersion,
+					f.MaxVersion, f.UnknownVersions)
 			}
 			want := []storage.VersionSegment{{Start: 3, Length: 2, Version: c.version}}
 			if c.spans != nil {
-				want = []storage.VersionSegment{{Start: 3, Length: 1, Version: c.spans[0].Version}, {Start: 4, Length: 1, Version: c.spans[1].Version}}
+				want = []storage.VersionSegment{{Start: 3, Length: 1, Version: c.spans[0].Version},
+					{Start: 4, Length: 1, Version: c.spans[1].Version}}
 			}
 			if got := tr.Samples()[0].PolicyVersions; !slices.Equal(got, want) {
 				t.Errorf("the sample has the versions %+v, want %+v", got, want)

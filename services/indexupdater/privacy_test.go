@@ -72,8 +72,8 @@ func TestLeaksAreFound(t *testing.T) {
 	}
 }
 
-// TestNothingOfTheCodeIsKept: no name, symbol, comment or text of the code stands in the store, the log, the cache or the local state, while
-// a search finds it.
+// TestNothingOfTheCodeIsKept: no name, symbol, comment or text of the code stands in the store, the
+// log, the cache or the local state, while a search finds it.
 func TestNothingOfTheCodeIsKept(t *testing.T) {
 	log := natstest.Log(t)
 	f := folder(t, log, "code")
@@ -87,7 +87,9 @@ func TestNothingOfTheCodeIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 30 {
-		write(t, f, fmt.Sprintf("%s/%s%d.go", planted[0], planted[0], i), fmt.Sprintf("package a\n\n// %s%d pays. %s\nfunc %s%d() string { return %q }\n", planted[1], i, planted[2], planted[1], i, planted[3]))
+		write(t, f, fmt.Sprintf("%s/%s%d.go", planted[0], planted[0], i),
+			fmt.Sprintf("package a\n\n// %s%d pays. %s\nfunc %s%d() string { return %q }\n", planted[1], i, planted[2],
+				planted[1], i, planted[3]))
 	}
 	openRun(t, log, "uses", "code")
 	start(t, log, time.Hour, f)

@@ -1,5 +1,5 @@
-// Package indexupdater keeps the index of the repositories that it was given, states what clients have brought to the store, and tells
-// the runs that use a repository.
+// Package indexupdater keeps the index of the repositories that it was given, states what clients
+// have brought to the store, and tells the runs that use a repository.
 package indexupdater
 
 import (
@@ -20,7 +20,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// slots: an index is brought up to date by all cores, so one after the other is enough; what clients bring is only looked at.
+// slots: an index is brought up to date by all cores, so one after the other is enough; what
+// clients bring is only looked at.
 const slots = 2
 
 // DefaultEvery is how often folders are looked at.
@@ -77,7 +78,10 @@ func (s *Service) effect(handle pipeline.Handler) pipeline.Effect {
 func (s *Service) lookAround(ctx context.Context, env pipeline.Env) {
 	for {
 		for name, f := range s.folders {
-			tick := s.effect(func(ctx context.Context, m pipeline.Message) ([]events.Event, error) { return s.update(ctx, f, m) })
+			tick := s.effect(func(ctx context.Context,
+				m pipeline.Message) ([]events.Event, error) {
+				return s.update(ctx, f, m)
+			})
 			if err := tick.Record(ctx, env, pipeline.Message{Time: time.Now()}); err != nil && ctx.Err() == nil {
 				s.logger.Error("index update failed", "repository", name, "error", err)
 			}
@@ -88,7 +92,8 @@ func (s *Service) lookAround(ctx context.Context, env pipeline.Env) {
 	}
 }
 
-// Handle looks at a repository of which somebody says that it changed, or tells a new run where the indexes of its repositories are.
+// Handle looks at a repository of which somebody says that it changed, or tells a new run where the
+// indexes of its repositories are.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	switch m.Event.Type {
 	case events.RunOpenedType:
@@ -108,8 +113,8 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	return nil, nil // another updater's, or one whose clients bring its index
 }
 
-// update brings a repository's index up to date, once for each input, and states what stands in the store: also what a crash kept from being
-// stated.
+// update brings a repository's index up to date, once for each input, and states what stands in the
+// store: also what a crash kept from being stated.
 func (s *Service) update(ctx context.Context, f *keptFolder, m pipeline.Message) ([]events.Event, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +131,8 @@ func (s *Service) update(ctx context.Context, f *keptFolder, m pipeline.Message)
 	return publish(ctx, m, f.found, nil)
 }
 
-// take states what a client has brought to the store, after a look that all of it is there. Nothing of it can be opened here.
+// take states what a client has brought to the store, after a look that all of it is there. Nothing
+// of it can be opened here.
 func (s *Service) take(ctx context.Context, m pipeline.Message, updated events.IndexUpdated) ([]events.Event, error) {
 	return publish(ctx, m, updated, func() error {
 		err := segment.Complete(ctx, s.store, updated.Space, updated.Root)
@@ -137,9 +143,11 @@ func (s *Service) take(ctx context.Context, m pipeline.Message, updated events.I
 	})
 }
 
-// publish states an update in the catalogue, if check has nothing against it, and then copies what the catalogue has into the runs that use the
-// repository: a run that is opened in between finds it there.
-func publish(ctx context.Context, m pipeline.Message, updated events.IndexUpdated, check func() error) ([]events.Event, error) {
+// publish states an update in the catalogue, if check has nothing against it, and then
+// copies what the catalogue has into the runs that use the repository: a run that is opened
+// in between finds it there.
+func publish(ctx context.Context, m pipeline.Message, updated events.IndexUpdated,
+	check func() error) ([]events.Event, error) {
 	fact, known, err := next(ctx, m.Log, events.Catalogue, updated, m.Time)
 	if err == nil && fact != nil && check != nil {
 		err = check()

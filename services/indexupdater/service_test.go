@@ -68,7 +68,8 @@ func told(t *testing.T, log *eventlog.Log, run, repo string, n int) events.Index
 // changed states at the catalogue, as the intake does, that a repository changed.
 func changed(t *testing.T, log *eventlog.Log, repo, id string, index *index.State) {
 	t.Helper()
-	servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.RepoChangedType, repo, id, events.RepoChanged{Index: index}))
+	servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.RepoChangedType, repo, id,
+		events.RepoChanged{Index: index}))
 }
 
 func TestRunsAreTold(t *testing.T) {
@@ -116,7 +117,8 @@ func TestTimer(t *testing.T) {
 	told(t, log, events.Catalogue, "code", 2)
 }
 
-// TestWhatACrashKeptFromBeingStated is stated when the service is there again, though nothing has changed since.
+// TestWhatACrashKeptFromBeingStated is stated when the service is there again, though
+// nothing has changed since.
 func TestWhatACrashKeptFromBeingStated(t *testing.T) {
 	log := natstest.Log(t)
 	f := folder(t, log, "code")
@@ -142,8 +144,10 @@ func TestClientsIndex(t *testing.T) {
 	}
 	refused := func(what string, index index.State) {
 		t.Helper()
-		e := servicetest.Event(t, events.Catalogue, events.RepoChangedType, "code", what, events.RepoChanged{Index: &index})
-		facts, err := newService(servicetest.Env(t, log), Options{}).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: e})
+		e := servicetest.Event(t, events.Catalogue, events.RepoChangedType, "code", what,
+			events.RepoChanged{Index: &index})
+		facts, err := newService(servicetest.Env(t, log),
+			Options{}).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: e})
 		if !errors.Is(err, storage.ErrNotFound) || len(facts) > 0 {
 			t.Errorf("%s: %v, %v", what, facts, err)
 		}

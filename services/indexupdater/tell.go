@@ -14,9 +14,11 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// next is index_updated for the repository's chain of the catalogue or of a run. It is nil when that has this update, was given it since a moment,
-// or has a later one: then known is the update that it has.
-func next(ctx context.Context, log eventlog.Reader, run string, updated events.IndexUpdated, since time.Time) (fact *events.Event, known events.IndexUpdated, err error) {
+// next is index_updated for the repository's chain of the catalogue or of a run. It is nil
+// when that has this update, was given it since a moment, or has a later one: then known
+// is the update that it has.
+func next(ctx context.Context, log eventlog.Reader, run string, updated events.IndexUpdated,
+	since time.Time) (fact *events.Event, known events.IndexUpdated, err error) {
 	e, err := events.New(run, events.IndexUpdatedType, updated.Repo, ordinal(updated.State), updated)
 	if err != nil {
 		return nil, known, err
@@ -27,7 +29,8 @@ func next(ctx context.Context, log eventlog.Reader, run string, updated events.I
 	}
 	known, found, err := last(ctx, log, run, updated.Repo)
 	// With another key or embedder everything begins anew.
-	if err != nil || stated || found && known.Space == updated.Space && known.Embedder == updated.Embedder && known.Generation >= updated.Generation {
+	if err != nil || stated || found && known.Space == updated.Space && known.Embedder == updated.Embedder &&
+		known.Generation >= updated.Generation {
 		return nil, known, err
 	}
 	return &e, known, nil
@@ -39,7 +42,8 @@ func ordinal(state index.State) string {
 }
 
 // last is the update that a run, or the catalogue, was told of last.
-func last(ctx context.Context, log eventlog.Reader, run, repo string) (updated events.IndexUpdated, found bool, err error) {
+func last(ctx context.Context, log eventlog.Reader, run,
+	repo string) (updated events.IndexUpdated, found bool, err error) {
 	e, err := log.LastOfType(ctx, run, events.IndexUpdatedType, repo)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return updated, false, nil
@@ -79,8 +83,10 @@ func greet(ctx context.Context, m pipeline.Message) (facts []events.Event, err e
 	return facts, nil
 }
 
-// copies are the copies of an update for open runs that use the repository and have not learned of it: those that are named, or all.
-func copies(ctx context.Context, log eventlog.Reader, updated events.IndexUpdated, since time.Time, runs ...string) ([]events.Event, error) {
+// copies are the copies of an update for open runs that use the repository and have not learned of
+// it: those that are named, or all.
+func copies(ctx context.Context, log eventlog.Reader, updated events.IndexUpdated, since time.Time,
+	runs ...string) ([]events.Event, error) {
 	return pipeline.Inform(ctx, log, uses(updated.Repo), func(run string) (*events.Event, error) {
 		fact, _, err := next(ctx, log, run, updated, since)
 		return fact, err

@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
-// admitPromoted refuses versions that were never published, and shares without a version for the others.
+// admitPromoted refuses versions that were never published, and shares without
+// a version for the others.
 func (s *Service) admitPromoted(ctx context.Context, fact events.Event, p *events.WeightsPromoted) error {
 	switch {
 	case p.Version == 0 && (p.Share != 0 || p.Before != 0):
@@ -26,7 +27,8 @@ func (s *Service) admitPromoted(ctx context.Context, fact events.Event, p *event
 	return nil
 }
 
-// admitPublished refuses versions that were never published for the policy. Every policy begins with version 0, which nobody publishes.
+// admitPublished refuses versions that were never published for the policy. Every policy begins
+// with version 0, which nobody publishes.
 func (s *Service) admitPublished(ctx context.Context, fact events.Event, version int64) error {
 	if version == 0 {
 		return nil
@@ -34,19 +36,21 @@ func (s *Service) admitPublished(ctx context.Context, fact events.Event, version
 	last, err := s.log.Last(ctx, fact.Run, fact.Type.Kind(), fact.Entity)
 	found := false
 	if err == nil {
-		_, found, err = s.known.find(ctx, last, events.ID(fact.Run, events.WeightsPublishedType, fact.Entity, events.Ordinal(version)))
+		_, found, err = s.known.find(ctx, last, events.ID(fact.Run, events.WeightsPublishedType, fact.Entity,
+			events.Ordinal(version)))
 	}
 	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
 		return err
 	}
 	if !found {
-		return refuse("version %d of policy %s was never published: publish the weights first, or name a version of a %s", version, fact.Entity, events.WeightsPublishedType)
+		return refuse("version %d of policy %s was never published: publish the weights first, or name a version of a %s",
+			version, fact.Entity, events.WeightsPublishedType)
 	}
 	return nil
 }
 
-// admitSubmitted refuses weights of a run that nobody opened, and of steps that no feed of the run has reached. Of a run whose stream is deleted
-// nobody knows the steps any more.
+// admitSubmitted refuses weights of a run that nobody opened, and of steps that no feed of the run
+// has reached. Of a run whose stream is deleted nobody knows the steps any more.
 func (s *Service) admitSubmitted(ctx context.Context, p *events.WeightsSubmitted) error {
 	_, err := s.log.Last(ctx, events.Catalogue, events.RunOpenedType.Kind(), p.Run)
 	if errors.Is(err, eventlog.ErrNotFound) {

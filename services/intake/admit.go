@@ -18,7 +18,8 @@ func (s *Service) admit(ctx context.Context, m pipeline.Message, fact events.Eve
 	case !fact.Type.CatalogueOnly():
 		a.run, err = s.config(ctx, fact)
 	case fact.Run != events.Catalogue:
-		err = refuse("%s belongs to the catalogue: publish to %s", fact.Type, events.IntakeSubject(events.Catalogue, fact.Type, fact.Entity))
+		err = refuse("%s belongs to the catalogue: publish to %s", fact.Type,
+			events.IntakeSubject(events.Catalogue, fact.Type, fact.Entity))
 	}
 	if err != nil {
 		return err
@@ -77,7 +78,8 @@ func admitRun(fact events.Event) error {
 }
 
 // admitStep refuses steps that the feed has not reached.
-func (s *Service) admitStep(ctx context.Context, cfg runfile.RunConfig, fact events.Event, field string, step int64) error {
+func (s *Service) admitStep(ctx context.Context, cfg runfile.RunConfig, fact events.Event,
+	field string, step int64) error {
 	if !slices.ContainsFunc(cfg.Feeds, func(f runfile.Feed) bool { return f.Name == fact.Entity }) {
 		return refuse("run %s has no feed %q", fact.Run, fact.Entity)
 	}
@@ -118,7 +120,8 @@ func (s *Service) admitTurn(ctx context.Context, fact events.Event, turn *int) e
 		turns = max(turns, r.Finished.Turns) // those of an external rollout may be in its trajectory alone
 	}
 	if err == nil && r.Left(*turn) {
-		return refuse("turn %d: rollout %s of run %s has left it behind, when its agent was started anew", *turn, fact.Entity, fact.Run)
+		return refuse("turn %d: rollout %s of run %s has left it behind, when its agent was started anew", *turn,
+			fact.Entity, fact.Run)
 	}
 	if err == nil && (*turn < 0 || *turn >= turns) {
 		return refuse("turn %d: rollout %s of run %s has %d turns, counted from 0", *turn, fact.Entity, fact.Run, turns)

@@ -7,13 +7,14 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestIntakeBeginsAgain: a power cut took the last messages of the intake's stream, whose facts are on the log, and other messages come with their
-// sequences. They are facts of their own.
+// TestIntakeBeginsAgain: a power cut took the last messages of the intake's stream, whose facts are
+// on the log, and other messages come with their sequences. They are facts of their own.
 func TestIntakeBeginsAgain(t *testing.T) {
 	log := house(t)
 	remark := func(text string) {
 		stop := start(t, log)
-		outsider{t, log, "r"}.must(events.FeedbackRecordedType, "g000001-0", events.FeedbackRecorded{Signal: events.SignalFollow, Text: text})
+		outsider{t, log, "r"}.must(events.FeedbackRecordedType,
+			"g000001-0", events.FeedbackRecorded{Signal: events.SignalFollow, Text: text})
 		stop()
 	}
 	remark("first")

@@ -60,8 +60,8 @@ type arrivals struct {
 	unseen load
 	most   load
 	found  pipeline.Queued // at the last search
-	// last is the last message that this process was told of, and whole the one from which on it was
-	// told of all.
+	// last is the last message that this process was told of, and whole the one from
+	// which on it was told of all.
 	last, whole uint64
 }
 
@@ -99,10 +99,12 @@ type arrived struct {
 
 func (m arrived) load() load { return load{1, m.bytes} }
 
-func newArrivals(nc *nats.Conn, js jetstream.JetStream, from *senders, meter *meter, answer func(string, events.IntakeAnswer)) *arrivals {
+func newArrivals(nc *nats.Conn, js jetstream.JetStream, from *senders, meter *meter,
+	answer func(string, events.IntakeAnswer)) *arrivals {
 	return &arrivals{
-		nc: nc, js: js, from: from, meter: meter, answer: answer, purges: make(chan topology.Queue, rememberedRuns), queues: map[string]*arrivedQueue{},
-		most: load{mostWaiting, topology.Stream(events.IntakeStream).MaxBytes},
+		nc: nc, js: js, from: from, meter: meter, answer: answer, purges: make(chan topology.Queue, rememberedRuns),
+		queues: map[string]*arrivedQueue{},
+		most:   load{mostWaiting, topology.Stream(events.IntakeStream).MaxBytes},
 	}
 }
 
@@ -219,7 +221,8 @@ func (q *arrivedQueue) find(seq uint64) (i int, found bool) {
 
 func bySequence(m arrived, seq uint64) int { return cmp.Compare(m.seq, seq) }
 
-// NoteQueued implements pipeline.Arrivals: other processes deal with messages too, and words are lost.
+// NoteQueued implements pipeline.Arrivals: other processes deal with messages
+// too, and words are lost.
 func (a *arrivals) NoteQueued(f pipeline.Queued) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -303,7 +306,8 @@ func (a *arrivals) purgeHalf(ctx context.Context, queue topology.Queue) error {
 	if err != nil {
 		return err
 	}
-	a.meter.logger.Warn("submissions refused: their queue has more of the stream than is free", "queue", queue.Filter, "refused", purged)
+	a.meter.logger.Warn("submissions refused: their queue has more of the stream than is free",
+		"queue", queue.Filter, "refused", purged)
 	after, err := a.delivered(ctx, consumer, queue)
 	if err != nil {
 		return err
@@ -314,20 +318,21 @@ func (a *arrivals) purgeHalf(ctx context.Context, queue topology.Queue) error {
 	delivered += int(max(after.Consumer, before.Consumer) - before.Consumer)
 	for _, m := range older[min(delivered, len(older)):] {
 		a.answer(m.reply, events.IntakeAnswer{RetryAfterMS: fullAgain.Milliseconds(),
-			Error: fmt.Sprintf("%s: %d submissions of this queue wait, which is more than there is room for beside others: submit it again in %s", queue.Filter, len(older), fullAgain)})
+			Error: fmt.Sprintf("%s: %d submissions of this queue wait, which is more than there is room for beside others: submit it again in %s",
+				queue.Filter, len(older), fullAgain)})
 	}
 	return nil
 }
 
-// complete reports whether this process was told of all messages of a queue that no handler has had,
-// when a message was the last that one has had.
+// complete reports whether this process was told of all messages of a queue that no handler has
+// had, when a message was the last that one has had.
 func (a *arrivals) complete(name string, delivered uint64) bool {
 	return a.whole <= max(delivered+1, a.found.First) || !a.found.Full[name] && a.whole <= a.found.Last+1
 }
 
 // delivered is the last message of a consumer that a handler has had, of whatever process, and how
-// many deliveries there were. It is empty where the consumer does not have the queue: the strangers'
-// one has those of its round.
+// many deliveries there were. It is empty where the consumer does not have the queue: the
+// strangers' one has those of its round.
 func (a *arrivals) delivered(
 	ctx context.Context, name string, queue topology.Queue,
 ) (last jetstream.SequenceInfo, err error) {
@@ -365,7 +370,8 @@ func (q *arrivedQueue) olderHalf() []arrived {
 func (a *arrivals) purgeBefore(ctx context.Context, queue topology.Queue, seq uint64) (purged int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, purgeTime)
 	defer cancel()
-	told, err := a.nc.RequestWithContext(ctx, topology.PurgeSubject+events.IntakeStream, fmt.Appendf(nil, `{"filter":%q,"seq":%d}`, queue.Filter, seq))
+	told, err := a.nc.RequestWithContext(ctx, topology.PurgeSubject+events.IntakeStream,
+		fmt.Appendf(nil, `{"filter":%q,"seq":%d}`, queue.Filter, seq))
 	if err != nil {
 		return 0, err
 	}

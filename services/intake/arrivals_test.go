@@ -32,12 +32,14 @@ func arrival(t *testing.T, seq uint64, subject string, size int64) pipeline.Arri
 // TestShareOfTheStream: who sends without end keeps at most as much of the stream as is free beside
 // it, and so does each of many. Who sends little keeps all.
 func TestShareOfTheStream(t *testing.T) {
-	const product, trainer, other = "rondo.in.r.query.q%d.submitted", "rondo.in.s.query.q%d.submitted", "rondo.in.r.rollout.x%d-0.scored"
+	const product, trainer, other = "rondo.in.r.query.q%d.submitted", "rondo.in.s.query.q%d.submitted",
+		"rondo.in.r.rollout.x%d-0.scored"
 	log := house(t)
 	for name, c := range map[string]struct {
 		subjects []string
 		free     int64
-	}{"one": {[]string{product}, 59}, "two": {[]string{product, trainer}, 39}, "three": {[]string{product, trainer, other}, 29}} {
+	}{"one": {[]string{product}, 59}, "two": {[]string{product, trainer}, 39},
+		"three": {[]string{product, trainer, other}, 29}} {
 		t.Run(name, func(t *testing.T) {
 			s, err := newService(servicetest.Env(t, log), Quotas{})
 			if err != nil {
@@ -67,9 +69,11 @@ func TestShareOfTheStream(t *testing.T) {
 			if a.queues["quiet+batch"].share.messages != 1 {
 				t.Error("who sent one message loses it")
 			}
-			a.NoteQueued(pipeline.Queued{First: 1, Last: 2100, Messages: 1, Bytes: uint64(a.queues["quiet+batch"].share.bytes), Full: map[string]bool{"quiet+batch": true}})
+			a.NoteQueued(pipeline.Queued{First: 1, Last: 2100, Messages: 1,
+				Bytes: uint64(a.queues["quiet+batch"].share.bytes), Full: map[string]bool{"quiet+batch": true}})
 			if a.all.messages != 1 || a.unseen != (load{}) || len(a.queues) != 1 {
-				t.Errorf("when all but one are dealt with %+v and %+v wait, in %d queues", a.all, a.unseen, len(a.queues))
+				t.Errorf("when all but one are dealt with %+v and %+v wait, in %d queues", a.all,
+					a.unseen, len(a.queues))
 			}
 		})
 	}
@@ -83,7 +87,8 @@ func TestLargeMessagesFillTheirShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := s.queued
-	a.NoteQueued(pipeline.Queued{First: 1, Last: 500, Messages: 500, Bytes: 600 << 10, MaxBytes: 1 << 20, Full: map[string]bool{"r+query": true}})
+	a.NoteQueued(pipeline.Queued{First: 1, Last: 500, Messages: 500, Bytes: 600 << 10, MaxBytes: 1 << 20,
+		Full: map[string]bool{"r+query": true}})
 	for i := range uint64(3) { // two have 200 KiB and leave 224, three have more than they leave
 		if len(a.purges) > 0 {
 			t.Fatalf("%d messages are too many", i)
@@ -91,7 +96,8 @@ func TestLargeMessagesFillTheirShare(t *testing.T) {
 		a.Arrived(arrival(t, 501+i, fmt.Sprintf("rondo.in.r.query.q%d.submitted", i), 100<<10))
 	}
 	if len(a.purges) != 1 || len(a.queues["r+query"].olderHalf()) != 2 {
-		t.Errorf("%d queues are to be shortened, this one by %d of 3", len(a.purges), len(a.queues["r+query"].olderHalf()))
+		t.Errorf("%d queues are to be shortened, this one by %d of 3", len(a.purges),
+			len(a.queues["r+query"].olderHalf()))
 	}
 	for _, seq := range []uint64{502, 501, 503, 400} { // in whatever order they are reached
 		a.reach(pipeline.Message{Subject: "rondo.in.r.query.q.submitted", Seq: seq})
@@ -129,7 +135,8 @@ func TestQuotasAreChargedOnArrival(t *testing.T) {
 		seq  uint64
 		want float64
 	}{{1, 0}, {3, 0}, {2, 0}, {4, 1}, {20, 1}, {21, 2}} {
-		if _, err := s.Handle(t.Context(), message(c.seq, submission{subject: subject, body: `{"step":1}`})); err != nil {
+		if _, err := s.Handle(t.Context(), message(c.seq,
+			submission{subject: subject, body: `{"step":1}`})); err != nil {
 			t.Fatal(err)
 		}
 		if got := over(); got != c.want {
@@ -145,7 +152,8 @@ type flooded struct {
 	answered []string // replies of those that were purged
 }
 
-// overfill sends 11 submissions of a run, one more than may wait, and tells of them from a certain one on.
+// overfill sends 11 submissions of a run, one more than may wait, and tells of
+// them from a certain one on.
 func overfill(t *testing.T, log *eventlog.Log, run string, told uint64, strangers bool) *flooded {
 	t.Helper()
 	s, err := newService(servicetest.Env(t, log), Quotas{})
@@ -171,8 +179,8 @@ func overfill(t *testing.T, log *eventlog.Log, run string, told uint64, stranger
 	return f
 }
 
-// TestPurgeLeavesUntold: a queue loses nothing while a message waits in it that this process was not
-// told of and that no handler has had. Then all that no handler has are answered.
+// TestPurgeLeavesUntold: a queue loses nothing while a message waits in it that this process was
+// not told of and that no handler has had. Then all that no handler has are answered.
 func TestPurgeLeavesUntold(t *testing.T) {
 	log := house(t)
 	f := overfill(t, log, "r", 4, false)
@@ -187,7 +195,8 @@ func TestPurgeLeavesUntold(t *testing.T) {
 	}
 	shorten(11)
 	c, err := log.JetStream().CreateConsumer(t.Context(), events.IntakeStream, jetstream.ConsumerConfig{
-		Durable: topology.ConsumersOf(topology.Intake)[0].ForQueue(f.queue).Name, FilterSubject: f.queue.Filter, AckPolicy: jetstream.AckExplicitPolicy,
+		Durable: topology.ConsumersOf(topology.Intake)[0].ForQueue(f.queue).Name, FilterSubject: f.queue.Filter,
+		AckPolicy: jetstream.AckExplicitPolicy,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -213,8 +222,8 @@ func TestPurgeLeavesUntold(t *testing.T) {
 	shorten(4, "_INBOX.06", "_INBOX.07")
 }
 
-// TestPurgeOfStrangers: the consumer of strangers says nothing of a queue that is not in its round. So
-// such a queue loses nothing while a message of it is untold, and all are answered when it does.
+// TestPurgeOfStrangers: the consumer of strangers says nothing of a queue that is not in its round.
+// So such a queue loses nothing while a message of it is untold, and all are answered when it does.
 func TestPurgeOfStrangers(t *testing.T) {
 	spec := topology.ConsumersOf(topology.Intake)[0]
 	for name, c := range map[string]struct {

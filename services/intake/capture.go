@@ -86,7 +86,8 @@ func tokensOf(list json.RawMessage) ([]int32, error) {
 	return ids, tokencheck.IDs(ids)
 }
 
-// followsCapture refuses what comes behind a capture's end, and an end that somebody decided on before he saw the last call.
+// followsCapture refuses what comes behind a capture's end, and an end that somebody decided on
+// before he saw the last call.
 func (s *Service) followsCapture(ctx context.Context, fact events.Event, last *events.Event) error {
 	if last != nil && last.Type == events.CaptureRetiredType {
 		return refuse("capture %s is retired, at sequence %d", fact.Entity, last.Seq)

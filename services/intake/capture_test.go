@@ -19,7 +19,8 @@ func captured(o outsider, t events.Type, rollout string, data any) events.Intake
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	return send(o.t, o.log, submission{subject: events.IntakeSubject(o.run, t, events.CaptureEntity(rollout)), body: string(body)})
+	return send(o.t, o.log, submission{subject: events.IntakeSubject(o.run, t, events.CaptureEntity(rollout)),
+		body: string(body)})
 }
 
 func call(rollout, id string, sampled int) events.CaptureRecorded {
@@ -45,7 +46,8 @@ func captureHouse(t *testing.T) outsider {
 	return outsider{t, log, "gym"}
 }
 
-// TestCaptures: a call has one record, and a capture ends where its reader saw all of it, and not before.
+// TestCaptures: a call has one record, and a capture ends where its reader saw
+// all of it, and not before.
 func TestCaptures(t *testing.T) {
 	o := captureHouse(t)
 	const rollout = "task.7-a1" // no token
@@ -67,7 +69,8 @@ func TestCaptures(t *testing.T) {
 	}
 	want(captured(o, events.CaptureRecordedType, rollout, call(rollout, "c1", 4)), "already recorded at sequence")
 	lost := want(captured(o, events.CaptureIncompleteType, rollout, events.CaptureIncomplete{Rollout: rollout}), "")
-	if next := want(captured(o, events.CaptureIncompleteType, rollout, events.CaptureIncomplete{Rollout: rollout}), ""); next == lost {
+	if next := want(captured(o, events.CaptureIncompleteType, rollout, events.CaptureIncomplete{Rollout: rollout}),
+		""); next == lost {
 		t.Error("a second loss is no fact of its own")
 	} else {
 		want(retire(first), "is not its last event")
@@ -100,15 +103,18 @@ func TestCapturesRefused(t *testing.T) {
 		data   events.CaptureRecorded
 		want   string
 	}{
-		"no external run":     {"own", "r1", call("r1", "c1", 1), "external: true"},
-		"a closed run":        {"over", "r1", call("r1", "c1", 1), "is closed"},
-		"no run":              {"nobody", "r1", call("r1", "c1", 1), "there is no run"},
-		"another capture":     {"gym", "r2", call("r1", "c1", 1), "the capture of rollout"},
-		"a digest as a name":  {"gym", "sha256-1", call("sha256-1", "c1", 1), "the capture of rollout"},
-		"uneven columns":      {"gym", "r1", uneven, "2 token ids, 1 log-probabilities"},
-		"another call":        {"gym", "r1", other, "it is of call"},
-		"no JSON":             {"gym", "r1", events.CaptureRecorded{Rollout: "r1", Call: "c1", Entry: "tokens"}, "not the JSON"},
-		"a token beyond":      {"gym", "r1", events.CaptureRecorded{Rollout: "r1", Call: "c1", Entry: `{"rollout_id":"r1","model_call_id":"c1","generation_token_ids":[4294967296]}`}, "token 0 has the id 4294967296"},
+		"no external run":    {"own", "r1", call("r1", "c1", 1), "external: true"},
+		"a closed run":       {"over", "r1", call("r1", "c1", 1), "is closed"},
+		"no run":             {"nobody", "r1", call("r1", "c1", 1), "there is no run"},
+		"another capture":    {"gym", "r2", call("r1", "c1", 1), "the capture of rollout"},
+		"a digest as a name": {"gym", "sha256-1", call("sha256-1", "c1", 1), "the capture of rollout"},
+		"uneven columns":     {"gym", "r1", uneven, "2 token ids, 1 log-probabilities"},
+		"another call":       {"gym", "r1", other, "it is of call"},
+		"no JSON": {"gym", "r1", events.CaptureRecorded{Rollout: "r1", Call: "c1", Entry: "tokens"},
+			"not the JSON"},
+		"a token beyond": {"gym", "r1", events.CaptureRecorded{Rollout: "r1", Call: "c1",
+			Entry: `{"rollout_id":"r1","model_call_id":"c1","generation_token_ids":[4294967296]}`},
+			"token 0 has the id 4294967296"},
 		"no token":            {"gym", "r1", edited("[0,1]", "[0,null]"), "token 1 has the id null"},
 		"half a token":        {"gym", "r1", edited("[1,2]", "[1,2.5]"), "prompt_token_ids: token 1 has the id 2.5"},
 		"a negative token":    {"gym", "r1", edited("[1,2]", "[1,-2]"), "prompt_token_ids: token 1 has the id -2"},
@@ -123,7 +129,8 @@ func TestCapturesRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := send(t, at.log, submission{subject: events.IntakeSubject(at.run, events.CaptureRecordedType, c.entity), body: string(body)})
+		a := send(t, at.log, submission{subject: events.IntakeSubject(at.run, events.CaptureRecordedType, c.entity),
+			body: string(body)})
 		if !strings.Contains(a.Error, c.want) || a.Error == "" {
 			t.Errorf("%s: %+v, want %q", name, a, c.want)
 		}
@@ -131,12 +138,14 @@ func TestCapturesRefused(t *testing.T) {
 	if n := len(servicetest.All(t, o.log, "gym", events.CaptureRecordedType)); n != 0 {
 		t.Errorf("%d records are on the log", n)
 	}
-	if ids, err := tokensOf([]byte("[" + strings.Repeat(",", maxCaptured) + "]")); err == nil || !strings.Contains(err.Error(), "more than") {
+	if ids, err := tokensOf([]byte("[" + strings.Repeat(",", maxCaptured) + "]")); err == nil ||
+		!strings.Contains(err.Error(), "more than") {
 		t.Errorf("a list is read before its length is known: %d, %v", len(ids), err)
 	}
 }
 
-// TestCapturesRace: calls that are recorded at once make one chain, and an end that races with them leaves none of them out.
+// TestCapturesRace: calls that are recorded at once make one chain, and an end that races with them
+// leaves none of them out.
 func TestCapturesRace(t *testing.T) {
 	o := captureHouse(t)
 	const calls = 8

@@ -11,12 +11,13 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
-// rememberedChains bounds the chains whose links are remembered, at about 100 bytes for each link. A chain that
-// was forgotten is read again.
+// rememberedChains bounds the chains whose links are remembered, at about 100 bytes for each link.
+// A chain that was forgotten is read again.
 const rememberedChains = 1024
 
-// chains knows which facts stand on the chains that outsiders add to. A fact is one fact however late its
-// message comes again, so a look-up covers the whole chain; what was read of it once is remembered.
+// chains knows which facts stand on the chains that outsiders add to. A fact is one fact
+// however late its message comes again, so a look-up covers the whole chain; what was read
+// of it once is remembered.
 type chains struct {
 	log   eventlog.Reader
 	cache *lru.Cache[string, *chain]
@@ -62,8 +63,8 @@ func (c *chains) chain(filter string) *chain {
 	return fresh
 }
 
-// extend reads back from the last link to one that is remembered, or to the first one: then what was remembered
-// belongs to a stream that is gone.
+// extend reads back from the last link to one that is remembered, or to the first one: then what
+// was remembered belongs to a stream that is gone.
 func (c *chains) extend(ctx context.Context, known *chain, last events.Event) error {
 	read := map[string]uint64{}
 	for link := last; known.sequences[link.ID] != link.Seq; {

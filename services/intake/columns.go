@@ -10,11 +10,14 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// maxColumn bounds the object of a turn's token column, in bytes: the longest that an inference server may answer.
+// maxColumn bounds the object of a turn's token column, in bytes: the longest that an
+// inference server may answer.
 const maxColumn = 64 << 20
 
-// admitColumns checks the token columns of a turn that was sampled elsewhere: that the run asks for them, and that their objects have the rows that the turn names.
-func (s *Service) admitColumns(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p *events.TurnSampled) error {
+// admitColumns checks the token columns of a turn that was sampled elsewhere: that the run asks for
+// them, and that their objects have the rows that the turn names.
+func (s *Service) admitColumns(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout,
+	p *events.TurnSampled) error {
 	if len(p.Columns) == 0 {
 		return nil
 	}
@@ -35,7 +38,8 @@ func (s *Service) admitColumns(ctx context.Context, cfg runfile.RunConfig, r *ev
 		if objects[at] != c.Object {
 			return refuse("columns: a turn has one object for all of its %s", c.Name)
 		}
-		columns[at].Spans = append(columns[at].Spans, inference.ColumnSpan{Start: int(c.Start), Length: int(c.Length), Row: int(c.Row)})
+		columns[at].Spans = append(columns[at].Spans, inference.ColumnSpan{Start: int(c.Start),
+			Length: int(c.Length), Row: int(c.Row)})
 	}
 	for i, c := range columns {
 		if err := s.admitColumn(ctx, cfg, r, p, c, objects[i]); err != nil {
@@ -45,21 +49,23 @@ func (s *Service) admitColumns(ctx context.Context, cfg runfile.RunConfig, r *ev
 	return nil
 }
 
-func (s *Service) admitColumn(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p *events.TurnSampled, c inference.Column, ref storage.Ref) (err error) {
+func (s *Service) admitColumn(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p *events.TurnSampled,
+	c inference.Column, ref storage.Ref) (err error) {
 	s.decoders <- struct{}{}
 	defer func() { <-s.decoders }()
 	if c.File, err = s.object(ctx, harness(r.Run), "columns", ref, maxColumn); err != nil {
 		return err
 	}
 	if err := inference.CheckColumn(cfg.TokenColumns, c, p.PromptTokens, p.TokenIDs); err != nil {
-		s.logger.Warn("token columns refused", "run", r.Run, "rollout", r.ID, "turn", p.Turn, "column", c.Name, "key", ref.Key, "error", err)
+		s.logger.Warn("token columns refused", "run", r.Run, "rollout", r.ID, "turn", p.Turn, "column", c.Name,
+			"key", ref.Key, "error", err)
 		return refuse("columns: the object %.200q does not hold %s that fit the turn's tokens and the run's token_columns; the operator finds what is wrong in the intake's log", ref.Key, c.Name)
 	}
 	return nil
 }
 
-// sameColumns refuses a trajectory whose messages name other token columns than the rollout's turns, since no event would name their objects, or do not say that a
-// turn was constrained.
+// sameColumns refuses a trajectory whose messages name other token columns than the rollout's
+// turns, since no event would name their objects, or do not say that a turn was constrained.
 func sameColumns(t *storage.Trajectory, r *events.Rollout) error {
 	for i, m := range t.Messages {
 		turn := int(m.Turn)
@@ -70,7 +76,8 @@ func sameColumns(t *storage.Trajectory, r *events.Rollout) error {
 		if len(m.Columns) == 0 {
 			continue
 		}
-		if m.Role != "assistant" || turn < 0 || turn >= len(r.Turns) || !slices.Equal(m.Columns, r.Turns[turn].Columns) {
+		if m.Role != "assistant" || turn < 0 || turn >= len(r.Turns) ||
+			!slices.Equal(m.Columns, r.Turns[turn].Columns) {
 			return refuse("trajectory: message %d has other token columns than the rollout's turns", i)
 		}
 	}

@@ -7,8 +7,10 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// admitConsumed checks the step, and what the trainer says of its log-probabilities and of stale rollouts against the batch of that step.
-func (s *Service) admitConsumed(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.BatchConsumed) error {
+// admitConsumed checks the step, and what the trainer says of its log-probabilities and of stale
+// rollouts against the batch of that step.
+func (s *Service) admitConsumed(ctx context.Context, cfg runfile.RunConfig, fact events.Event,
+	p *events.BatchConsumed) error {
 	if err := s.admitStep(ctx, cfg, fact, "step", p.Step); err != nil || p.LogprobGap == nil && p.Stale == nil {
 		return err
 	}
@@ -16,7 +18,8 @@ func (s *Service) admitConsumed(ctx context.Context, cfg runfile.RunConfig, fact
 	if err != nil {
 		return err
 	}
-	stored, found, err := s.known.find(ctx, last, events.ID(fact.Run, events.BatchReadyType, fact.Entity, events.Ordinal(p.Step)))
+	stored, found, err := s.known.find(ctx, last, events.ID(fact.Run, events.BatchReadyType, fact.Entity,
+		events.Ordinal(p.Step)))
 	if err != nil {
 		return err
 	}

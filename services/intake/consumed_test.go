@@ -8,24 +8,28 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// gapHouse is a log with an open run "r" whose feed "trainer" has reached step 2: 100 sampled tokens in the first batch, 7 in the second.
+// gapHouse is a log with an open run "r" whose feed "trainer" has reached step 2: 100 sampled
+// tokens in the first batch, 7 in the second.
 func gapHouse(t *testing.T) outsider {
 	t.Helper()
 	log := house(t)
 	servicetest.OpenRun(t, log, "gap", servicetest.Config("a"))
 	for i, sampled := range []int64{100, 7} {
 		step := int64(i + 1)
-		servicetest.Append(t, log, servicetest.Event(t, "gap", events.BatchReadyType, "trainer", events.Ordinal(step), events.BatchReady{Step: step, Sampled: sampled}))
+		servicetest.Append(t, log, servicetest.Event(t, "gap", events.BatchReadyType, "trainer", events.Ordinal(step),
+			events.BatchReady{Step: step, Sampled: sampled}))
 	}
 	return outsider{t, log, "gap"}
 }
 
-// TestLogprobGaps: what a trainer says of its log-probabilities is on the log as it said it, or refused with the reason.
+// TestLogprobGaps: what a trainer says of its log-probabilities is on the log as it said it, or
+// refused with the reason.
 func TestLogprobGaps(t *testing.T) {
 	o := gapHouse(t)
 	start(t, o.log)
 	state := func(body string) string {
-		return send(t, o.log, submission{subject: events.IntakeSubject("gap", events.BatchConsumedType, "trainer"), body: body}).Error
+		return send(t, o.log, submission{subject: events.IntakeSubject("gap", events.BatchConsumedType, "trainer"),
+			body: body}).Error
 	}
 	for name, c := range map[string]struct {
 		gap  string
@@ -43,12 +47,14 @@ func TestLogprobGaps(t *testing.T) {
 		"no token":              {`{"mean_abs":0,"max_abs":0,"kl":0,"tokens":0}`, []string{"logprob_gap.tokens"}},
 		"fewer than none":       {`{"mean_abs":0,"max_abs":0,"kl":0,"tokens":-4}`, []string{"logprob_gap.tokens"}},
 		"half a token":          {`{"mean_abs":0,"max_abs":0,"kl":0,"tokens":0.5}`, []string{"logprob_gap.tokens"}},
-		"more than the batch":   {`{"mean_abs":0,"max_abs":0,"kl":0,"tokens":101}`, []string{"tokens 101", "only 100 sampled tokens", "step 1"}},
-		"a number without end":  {`{"mean_abs":0,"max_abs":0,"kl":0,"tokens":99999999999999999999}`, []string{"99999999999999999999"}},
-		"no divergence":         {`{"mean_abs":0,"max_abs":0,"tokens":1}`, []string{"kl"}},
-		"something else":        {`{"mean_abs":0,"max_abs":0,"kl":0,"tokens":1,"median":1}`, []string{"median"}},
-		"a list":                {`[0.1]`, []string{"logprob_gap"}},
-		"a number":              {`0.1`, []string{"logprob_gap"}},
+		"more than the batch": {`{"mean_abs":0,"max_abs":0,"kl":0,"tokens":101}`,
+			[]string{"tokens 101", "only 100 sampled tokens", "step 1"}},
+		"a number without end": {`{"mean_abs":0,"max_abs":0,"kl":0,"tokens":99999999999999999999}`,
+			[]string{"99999999999999999999"}},
+		"no divergence":  {`{"mean_abs":0,"max_abs":0,"tokens":1}`, []string{"kl"}},
+		"something else": {`{"mean_abs":0,"max_abs":0,"kl":0,"tokens":1,"median":1}`, []string{"median"}},
+		"a list":         {`[0.1]`, []string{"logprob_gap"}},
+		"a number":       {`0.1`, []string{"logprob_gap"}},
 	} {
 		answer := state(`{"step":1,"logprob_gap":` + c.gap + `}`)
 		if answer == "" {
@@ -60,10 +66,12 @@ func TestLogprobGaps(t *testing.T) {
 			}
 		}
 	}
-	if answer := state(`{"step":2,"logprob_gap":{"mean_abs":0,"max_abs":0,"kl":0,"tokens":8}}`); !strings.Contains(answer, "only 7 sampled tokens") {
+	if answer := state(`{"step":2,"logprob_gap":{"mean_abs":0,"max_abs":0,"kl":0,"tokens":8}}`); !strings.Contains(
+		answer, "only 7 sampled tokens") {
 		t.Errorf("more tokens than the second batch has: %q", answer)
 	}
-	if answer := state(`{"step":3,"logprob_gap":{"mean_abs":0,"max_abs":0,"kl":0,"tokens":1}}`); !strings.Contains(answer, "has only reached step 2") {
+	if answer := state(`{"step":3,"logprob_gap":{"mean_abs":0,"max_abs":0,"kl":0,"tokens":1}}`); !strings.Contains(
+		answer, "has only reached step 2") {
 		t.Errorf("of a step that there is not: %q", answer)
 	}
 	if n := len(servicetest.All(t, o.log, "gap", events.BatchConsumedType)); n != 0 {
@@ -72,7 +80,8 @@ func TestLogprobGaps(t *testing.T) {
 	for _, body := range []string{
 		`{"step":1}`, // a trainer need not measure it
 		`{"step":1,"logprob_gap":{"mean_abs":0,"max_abs":0,"kl":0,"tokens":1}}`,
-		`{"step":1,"logprob_gap":{"mean_abs":0.25000001,"max_abs":0.25,"kl":1e-05,"tokens":100}}`, // a mean of single precision
+		// a mean of single precision
+		`{"step":1,"logprob_gap":{"mean_abs":0.25000001,"max_abs":0.25,"kl":1e-05,"tokens":100}}`,
 		`{"step":2,"logprob_gap":{"mean_abs":0.0125,"max_abs":1000000,"kl":1000000000,"tokens":7}}`,
 	} {
 		if answer := state(body); answer != "" {
@@ -81,12 +90,14 @@ func TestLogprobGaps(t *testing.T) {
 	}
 	all := servicetest.All(t, o.log, "gap", events.BatchConsumedType)
 	want := events.LogprobGap{MeanAbs: 0.0125, MaxAbs: 1e6, KL: 1e9, Tokens: 7}
-	if len(all) != 4 || servicetest.Data[events.BatchConsumed](t, all[0]).LogprobGap != nil || *servicetest.Data[events.BatchConsumed](t, all[3]).LogprobGap != want {
+	if len(all) != 4 || servicetest.Data[events.BatchConsumed](t, all[0]).LogprobGap != nil ||
+		*servicetest.Data[events.BatchConsumed](t, all[3]).LogprobGap != want {
 		t.Errorf("on the log: %v", servicetest.IDs(all))
 	}
 }
 
-// TestStaleRollouts: a trainer names rollouts of its batch that it leaves out, each once, and no others.
+// TestStaleRollouts: a trainer names rollouts of its batch that it leaves out,
+// each once, and no others.
 func TestStaleRollouts(t *testing.T) {
 	log := house(t)
 	servicetest.OpenRun(t, log, "stale", servicetest.Config("a"))
@@ -94,10 +105,13 @@ func TestStaleRollouts(t *testing.T) {
 		events.BatchReady{Step: 1, Rollouts: []string{"g000001-0", "g000001-1"}}))
 	start(t, log)
 	state := func(stale string) string {
-		return send(t, log, submission{subject: events.IntakeSubject("stale", events.BatchConsumedType, "trainer"), body: `{"step":1,"stale":` + stale + `}`}).Error
+		return send(t, log, submission{subject: events.IntakeSubject("stale", events.BatchConsumedType, "trainer"),
+			body: `{"step":1,"stale":` + stale + `}`}).Error
 	}
-	for _, wrong := range []string{`["g000002-0"]`, `["g000001-0","g000001-0"]`, `["g000001-0","` + strings.Repeat("g", 200) + `"]`} {
-		if answer := state(wrong); !strings.Contains(answer, "no rollout of the batch or is named twice") || len(answer) > 300 {
+	for _, wrong := range []string{`["g000002-0"]`, `["g000001-0","g000001-0"]`,
+		`["g000001-0","` + strings.Repeat("g", 200) + `"]`} {
+		if answer := state(wrong); !strings.Contains(answer, "no rollout of the batch or is named twice") ||
+			len(answer) > 300 {
 			t.Errorf("%s: %q", wrong, answer)
 		}
 	}

@@ -20,17 +20,20 @@ func TestContinuedRuns(t *testing.T) {
 		before events.Continued
 		want   string
 	}{
-		"no run":        {events.Continued{Run: "nobody", Until: 1}, "no such run"},
-		"itself":        {events.Continued{Run: "new", Until: 1}, "name another run"},
-		"no event":      {events.Continued{Run: "old"}, "minimum"},
-		"other task":    {events.Continued{Run: "old", Until: 1, Tasks: map[string]events.TaskLearnt{"b": {Misfit: true}}}, `no task "b"`},
-		"rate":          {events.Continued{Run: "old", Until: 1, Tasks: map[string]events.TaskLearnt{"a": {PassRate: &high}}}, "maximum"},
+		"no run":   {events.Continued{Run: "nobody", Until: 1}, "no such run"},
+		"itself":   {events.Continued{Run: "new", Until: 1}, "name another run"},
+		"no event": {events.Continued{Run: "old"}, "minimum"},
+		"other task": {events.Continued{Run: "old", Until: 1,
+			Tasks: map[string]events.TaskLearnt{"b": {Misfit: true}}}, `no task "b"`},
+		"rate": {events.Continued{Run: "old", Until: 1,
+			Tasks: map[string]events.TaskLearnt{"a": {PassRate: &high}}}, "maximum"},
 		"negative":      {events.Continued{Run: "old", Until: 1, Drawn: -1}, "drawn"},
 		"overflow":      {events.Continued{Run: "old", Until: 1, Groups: 1 << 62}, "groups"},
 		"step":          {events.Continued{Run: "old", Until: 1, Steps: map[string]int64{"f": -1}}, "steps.f"},
 		"mean":          {events.Continued{Run: "old", Until: 1, MeanTokens: -1}, "mean_tokens"},
 		"other version": {events.Continued{Run: "old", Until: 1, PolicyVersion: 4}, "never published"},
-		"good":          {events.Continued{Run: "old", Until: 1, Drawn: 3, Tasks: map[string]events.TaskLearnt{"a": {PassRate: &rate}}}, ""},
+		"good": {events.Continued{Run: "old", Until: 1, Drawn: 3,
+			Tasks: map[string]events.TaskLearnt{"a": {PassRate: &rate}}}, ""},
 	} {
 		run := "new"
 		if c.want == "" {

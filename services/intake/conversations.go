@@ -63,7 +63,8 @@ func sameMasks(cfg runfile.RunConfig, t *storage.Trajectory, r *events.Rollout, 
 			rule = r.Turns[turn].MaskedBy()
 		}
 		if t.Masked[m.Segment] != rule {
-			return refuse("trajectory: message %d is masked by rule %.80q, but turn %d by rule %.80q", i, t.Masked[m.Segment], turn, rule)
+			return refuse("trajectory: message %d is masked by rule %.80q, but turn %d by rule %.80q", i,
+				t.Masked[m.Segment], turn, rule)
 		}
 	}
 	return nil

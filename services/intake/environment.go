@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// ensureWorkers makes the consumers from which users' workers take a run's rollouts. A consumer is no event, and the workers may not make one.
+// ensureWorkers makes the consumers from which users' workers take a run's rollouts. A consumer is
+// no event, and the workers may not make one.
 func (s *Service) ensureWorkers(ctx context.Context, run string, cfg runfile.RunConfig) error {
 	for _, spec := range topology.ConsumersOf(topology.Environment) {
 		wanted := cfg.Environment != nil
@@ -31,7 +32,8 @@ func (s *Service) ensureWorkers(ctx context.Context, run string, cfg runfile.Run
 }
 
 // admitObserved checks what an environment says, before it is linked.
-func (s *Service) admitObserved(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.RolloutObserved) error {
+func (s *Service) admitObserved(ctx context.Context, cfg runfile.RunConfig, fact events.Event,
+	p *events.RolloutObserved) error {
 	if cfg.Environment == nil {
 		return refuse("run %s has no environment", fact.Run)
 	}
@@ -67,14 +69,16 @@ func admitNext(roles []string, p *events.RolloutObserved) error {
 		return refuse("next and held: the run's file names no environment.roles")
 	case p.Next != "" && !slices.Contains(roles, p.Next):
 		return refuse("next %.80q: the roles are %v", p.Next, roles)
-	case p.Next != "" && (p.Held || p.Done || p.Failed != "" || p.Reward != 0 || len(p.Messages) > 0 || len(p.Components) > 0):
+	case p.Next != "" && (p.Held || p.Done || p.Failed != "" || p.Reward != 0 ||
+		len(p.Messages) > 0 || len(p.Components) > 0):
 		return refuse("next: what gives the word to %s says nothing else here", p.Next)
 	}
 	return nil
 }
 
-// admitHeld refuses a word that would settle a second time what follows a turn. The opening of a role that is not the first follows from what is settled elsewhere, as does the end
-// of an episode that this role did not end. What fails a rollout settles nothing.
+// admitHeld refuses a word that would settle a second time what follows a turn. The opening of a
+// role that is not the first follows from what is settled elsewhere, as does the end of an episode
+// that this role did not end. What fails a rollout settles nothing.
 func (s *Service) admitHeld(ctx context.Context, r *events.Rollout, said *events.RolloutObserved) error {
 	cfg, err := s.log.Config(ctx, r.Run)
 	if err != nil {
@@ -93,7 +97,8 @@ func (s *Service) admitHeld(ctx context.Context, r *events.Rollout, said *events
 }
 
 // admitRated checks what a reward function says.
-func (s *Service) admitRated(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.RolloutRated) error {
+func (s *Service) admitRated(ctx context.Context, cfg runfile.RunConfig, fact events.Event,
+	p *events.RolloutRated) error {
 	switch {
 	case cfg.Scorer.Function == "":
 		return refuse("run %s has no reward function", fact.Run)
@@ -125,7 +130,8 @@ func admitComponents(components map[string]float64) error {
 	return nil
 }
 
-// stillAwaited is awaited of the chain up to the link behind which the fact is put: it may have grown since.
+// stillAwaited is awaited of the chain up to the link behind which the fact is put:
+// it may have grown since.
 func (s *Service) stillAwaited(ctx context.Context, fact events.Event, last *events.Event) error {
 	r, err := s.awaited(ctx, fact)
 	if err == nil && r.Tail != last.Seq {
@@ -160,7 +166,8 @@ func (s *Service) awaited(ctx context.Context, fact events.Event) (events.Rollou
 	case r.Finished != nil:
 		return r, refuse("rollout %s is finished: %s", r.ID, r.Finished.StopReason)
 	case !r.AwaitsEnvironment() || said.Turn != len(r.Turns)-1:
-		return r, refuse("turn %d: rollout %s waits for the answer to turn %d, or for its model", said.Turn, r.ID, len(r.Turns)-1)
+		return r, refuse("turn %d: rollout %s waits for the answer to turn %d, or for its model", said.Turn, r.ID,
+			len(r.Turns)-1)
 	}
 	if err := s.admitHeld(ctx, &r, said); err != nil {
 		return r, err
@@ -168,7 +175,8 @@ func (s *Service) awaited(ctx context.Context, fact events.Event) (events.Rollou
 	return r, admitAnswers(&r, said)
 }
 
-// admitAnswers refuses answers that are not those to the last turn's calls, in their order: chat templates take no others.
+// admitAnswers refuses answers that are not those to the last turn's calls, in their order: chat
+// templates take no others.
 func admitAnswers(r *events.Rollout, said *events.RolloutObserved) error {
 	if said.Done || said.Failed != "" || said.Next != "" {
 		return nil
@@ -188,7 +196,8 @@ func admitAnswers(r *events.Rollout, said *events.RolloutObserved) error {
 		}
 	}
 	if !slices.Equal(asked, answered) {
-		return refuse("messages: turn %d asked for the calls %.200q, but %.200q are answered", said.Turn, asked, answered)
+		return refuse("messages: turn %d asked for the calls %.200q, but %.200q are answered", said.Turn, asked,
+			answered)
 	}
 	if len(said.Messages) == 0 && said.Turn >= 0 {
 		return refuse("messages: an answer that does not end the episode says something")

@@ -16,12 +16,16 @@ func TestEstimatorsOfARun(t *testing.T) {
 		advantage runfile.Advantage
 		want      []string // parts of the refusal
 	}{
-		"unknown estimator":     {runfile.Advantage{Estimator: "ppo"}, []string{"run new", `"ppo"`, "mean_centred"}},
-		"unknown parameter":     {runfile.Advantage{Estimator: "rloo", Params: map[string]any{"eps": 1}}, []string{"run new", "rloo", `"eps"`, "takes none"}},
-		"value out of bounds":   {runfile.Advantage{Estimator: "rae", Params: map[string]any{"decay": 2}}, []string{"decay", "2", "0 to 1"}},
-		"value of another kind": {runfile.Advantage{Estimator: "std_normalised", Params: map[string]any{"eps_at": 1}}, []string{"eps_at", "outside, inside, max"}},
+		"unknown estimator": {runfile.Advantage{Estimator: "ppo"}, []string{"run new", `"ppo"`, "mean_centred"}},
+		"unknown parameter": {runfile.Advantage{Estimator: "rloo", Params: map[string]any{"eps": 1}},
+			[]string{"run new", "rloo", `"eps"`, "takes none"}},
+		"value out of bounds": {runfile.Advantage{Estimator: "rae", Params: map[string]any{"decay": 2}},
+			[]string{"decay", "2", "0 to 1"}},
+		"value of another kind": {runfile.Advantage{Estimator: "std_normalised", Params: map[string]any{"eps_at": 1}},
+			[]string{"eps_at", "outside, inside, max"}},
 	} {
-		answer := send(t, log, submission{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(cfg *runfile.RunConfig) { cfg.Advantage = c.advantage })})
+		answer := send(t, log, submission{subject: "rondo.in.new.run.new.opened",
+			body: openedBody(t, func(cfg *runfile.RunConfig) { cfg.Advantage = c.advantage })})
 		for _, part := range c.want {
 			if !strings.Contains(answer.Error, part) {
 				t.Errorf("%s: the refusal does not say %q: %+v", name, part, answer)
@@ -30,12 +34,15 @@ func TestEstimatorsOfARun(t *testing.T) {
 	}
 	body := openedBody(t, func(*runfile.RunConfig) {})
 	preset := strings.Replace(body, `"estimator":"mean_centred"`, `"estimator":"mean_centred","preset":"verl"`, 1)
-	if answer := send(t, log, submission{subject: "rondo.in.new.run.new.opened", body: preset}); preset == body || !strings.Contains(answer.Error, "preset") {
+	if answer := send(t, log, submission{subject: "rondo.in.new.run.new.opened", body: preset}); preset == body ||
+		!strings.Contains(answer.Error, "preset") {
 		t.Errorf("a preset, which only a run file has: %+v", answer)
 	}
-	answer := send(t, log, submission{subject: "rondo.in.new.run.new.opened", body: openedBody(t, func(cfg *runfile.RunConfig) {
-		cfg.Advantage = runfile.Advantage{Estimator: "std_normalised", Params: map[string]any{"ddof": 0, "eps": 1e-8, "eps_at": "max"}}
-	})})
+	answer := send(t, log, submission{subject: "rondo.in.new.run.new.opened",
+		body: openedBody(t, func(cfg *runfile.RunConfig) {
+			cfg.Advantage = runfile.Advantage{Estimator: "std_normalised",
+				Params: map[string]any{"ddof": 0, "eps": 1e-8, "eps_at": "max"}}
+		})})
 	if answer.Error != "" {
 		t.Errorf("a good estimator is refused: %+v", answer)
 	}

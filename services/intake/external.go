@@ -14,10 +14,12 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// Groups and rollouts of outsiders pass the intake in the order in which Rondo's own services would state them, and
-// everything that a later fact relies on is looked at: what stands on the log is as true as if it was made inside.
+// Groups and rollouts of outsiders pass the intake in the order in which Rondo's own services would
+// state them, and everything that a later fact relies on is looked at: what stands on the log is as
+// true as if it was made inside.
 
-// externalGroup is how outsiders name a group. The members' ids, which are longer, must be tokens too.
+// externalGroup is how outsiders name a group. The members' ids, which are
+// longer, must be tokens too.
 var externalGroup = regexp.MustCompile(`^` + events.ExternalPrefix + `[A-Za-z0-9_]{1,48}$`)
 
 // clockSkew is how far an outsider's clock may be off.
@@ -35,8 +37,10 @@ func (s *Service) admitExternal(ctx context.Context, a submitted) error {
 	return s.admitNext(ctx, a.run, &r, a.fact, a.payload)
 }
 
-// admitNext checks a fact against the rollout that it goes on with. It is held to the order once more when it is linked.
-func (s *Service) admitNext(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, fact events.Event, payload any) error {
+// admitNext checks a fact against the rollout that it goes on with. It is held to the order
+// once more when it is linked.
+func (s *Service) admitNext(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout,
+	fact events.Event, payload any) error {
 	if err := inOrder(fact, r); err != nil { // before anything is fetched
 		return err
 	}
@@ -46,9 +50,11 @@ func (s *Service) admitNext(ctx context.Context, cfg runfile.RunConfig, r *event
 // maxMembers bounds a group of outsiders.
 const maxMembers = 1024
 
-func (s *Service) admitGroup(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.GroupOpened) error {
+func (s *Service) admitGroup(ctx context.Context, cfg runfile.RunConfig, fact events.Event,
+	p *events.GroupOpened) error {
 	if !externalGroup.MatchString(fact.Entity) {
-		return refuse("group %q: name it %s and then letters, digits and _, at most 48", fact.Entity, events.ExternalPrefix)
+		return refuse("group %q: name it %s and then letters, digits and _, at most 48", fact.Entity,
+			events.ExternalPrefix)
 	}
 	if p.Size < 1 || p.Size > maxMembers {
 		return refuse("size %d: a group has 1 to %d members", p.Size, maxMembers)
@@ -70,7 +76,8 @@ func (s *Service) admitGroup(ctx context.Context, cfg runfile.RunConfig, fact ev
 	return s.admitFill(ctx, fact)
 }
 
-// admitTask refuses a task that a run with tasks does not have. A run without any takes outsiders' word.
+// admitTask refuses a task that a run with tasks does not have. A run without
+// any takes outsiders' word.
 func admitTask(cfg runfile.RunConfig, name string) error {
 	if len(cfg.Tasks) > 0 {
 		if _, err := cfg.Task(name); err != nil {
@@ -84,7 +91,8 @@ func admitTask(cfg runfile.RunConfig, name string) error {
 	return nil
 }
 
-// admitVersion refuses versions that the run's policy has not reached: nothing can have been sampled with them.
+// admitVersion refuses versions that the run's policy has not reached: nothing can
+// have been sampled with them.
 func (s *Service) admitVersion(ctx context.Context, cfg runfile.RunConfig, field string, version int64) error {
 	if version < 0 {
 		return refuse("%s %d: must not be negative", field, version)
@@ -97,7 +105,8 @@ func (s *Service) admitVersion(ctx context.Context, cfg runfile.RunConfig, field
 		return err
 	}
 	if version > published.Version {
-		return refuse("%s %d: policy %s has only reached version %d; publish the weights first", field, version, cfg.Policy, published.Version)
+		return refuse("%s %d: policy %s has only reached version %d; publish the weights first", field, version,
+			cfg.Policy, published.Version)
 	}
 	return nil
 }
@@ -115,23 +124,27 @@ func (s *Service) admitPaused(ctx context.Context, fact events.Event) error {
 	if paused.Reason != "" {
 		paused.Reason = " (" + paused.Reason + ")"
 	}
-	return refuse("run %s is paused%s: what is open may go on, nothing new begins until `rondo run resume %s`", fact.Run, paused.Reason, fact.Run)
+	return refuse("run %s is paused%s: what is open may go on, nothing new begins until `rondo run resume %s`",
+		fact.Run, paused.Reason, fact.Run)
 }
 
 // admitFill refuses new work when the run's stream has little room left.
 func (s *Service) admitFill(ctx context.Context, fact events.Event) error {
 	full, err := s.log.Fill(ctx, fact.Run)
 	if err == nil && full > topology.FullAt {
-		return refuse("the stream of run %s is %.0f %% full: above %.0f %% nothing new begins, so that open rollouts can still end", fact.Run, float64(100*full), 100*topology.FullAt)
+		return refuse("the stream of run %s is %.0f %% full: above %.0f %% nothing new begins, so that open rollouts can still end",
+			fact.Run, float64(100*full), 100*topology.FullAt)
 	}
 	return err
 }
 
 // admitStarted checks a member against its group. at is when the message came.
-func (s *Service) admitStarted(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.RolloutStarted, at time.Time) error {
+func (s *Service) admitStarted(ctx context.Context, cfg runfile.RunConfig, fact events.Event,
+	p *events.RolloutStarted, at time.Time) error {
 	last, err := s.log.LastOfType(ctx, fact.Run, events.GroupOpenedType, events.GroupOf(fact.Entity))
 	if errors.Is(err, eventlog.ErrNotFound) {
-		return refuse("run %s has no group %q: state %s first", fact.Run, events.GroupOf(fact.Entity), events.GroupOpenedType)
+		return refuse("run %s has no group %q: state %s first", fact.Run,
+			events.GroupOf(fact.Entity), events.GroupOpenedType)
 	}
 	if err != nil {
 		return err
@@ -144,7 +157,8 @@ func (s *Service) admitStarted(ctx context.Context, cfg runfile.RunConfig, fact 
 }
 
 // admitMember checks a member against its group as it was opened.
-func (s *Service) admitMember(ctx context.Context, cfg runfile.RunConfig, group events.GroupOpened, fact events.Event, p *events.RolloutStarted, at time.Time) error {
+func (s *Service) admitMember(ctx context.Context, cfg runfile.RunConfig, group events.GroupOpened, fact events.Event,
+	p *events.RolloutStarted, at time.Time) error {
 	name := events.GroupOf(fact.Entity)
 	switch id := events.RolloutID(name, p.Member); {
 	case p.Group != name:
@@ -156,7 +170,8 @@ func (s *Service) admitMember(ctx context.Context, cfg runfile.RunConfig, group 
 	case p.Task != group.Task:
 		return refuse("task %.100q: group %s was opened for task %q", p.Task, p.Group, group.Task)
 	case p.PolicyVersion < group.PolicyVersion:
-		return refuse("policy_version %d: group %s was opened at version %d", p.PolicyVersion, p.Group, group.PolicyVersion)
+		return refuse("policy_version %d: group %s was opened at version %d", p.PolicyVersion,
+			p.Group, group.PolicyVersion)
 	}
 	if err := admitDeadline(cfg, p.Deadline, at); err != nil {
 		return err
@@ -167,7 +182,8 @@ func (s *Service) admitMember(ctx context.Context, cfg runfile.RunConfig, group 
 func admitDeadline(cfg runfile.RunConfig, deadline, at time.Time) error {
 	most := time.Duration(cfg.Limits.Timeout)
 	if deadline.Before(at.Add(-clockSkew)) || deadline.After(at.Add(most+clockSkew)) {
-		return refuse("deadline %s: it is %s; give a time within limits.timeout of the run, %s from now", deadline.UTC().Format(time.RFC3339), at.UTC().Format(time.RFC3339), most)
+		return refuse("deadline %s: it is %s; give a time within limits.timeout of the run, %s from now",
+			deadline.UTC().Format(time.RFC3339), at.UTC().Format(time.RFC3339), most)
 	}
 	return nil
 }
@@ -201,10 +217,12 @@ func (s *Service) admitScored(ctx context.Context, r *events.Rollout, p *events.
 		return refuse("tests: %d held and %d unmet, but %d are graded", t.Held, len(t.Unmet), t.Graded)
 	}
 	if r.Finished.Verify {
-		return refuse("reward: the verifier of task %q scores rollout %s, as its %s says", r.Started.Task, r.ID, events.RolloutFinishedType)
+		return refuse("reward: the verifier of task %q scores rollout %s, as its %s says", r.Started.Task, r.ID,
+			events.RolloutFinishedType)
 	}
 	if p.Trajectory != r.Finished.Trajectory || p.TextOnly != r.Finished.TextOnly {
-		return refuse("trajectory: repeat trajectory and text_only of the rollout's %s: %s", events.RolloutFinishedType, r.Finished.Trajectory.Key)
+		return refuse("trajectory: repeat trajectory and text_only of the rollout's %s: %s", events.RolloutFinishedType,
+			r.Finished.Trajectory.Key)
 	}
 	if err := s.admitBlob(ctx, harness(r.Run), "judgement", p.Judgement, maxLog); err != nil {
 		return err
@@ -224,7 +242,8 @@ func admitForfeit(p *events.RolloutScored) error {
 	case p.Forfeit == nil:
 		return nil
 	case p.Reward > 0:
-		return refuse("forfeit %s: a forfeited rollout has no verdict of its tests, so its reward must be 0 or less, not %g", p.Forfeit.Class, p.Reward)
+		return refuse("forfeit %s: a forfeited rollout has no verdict of its tests, so its reward must be 0 or less, not %g",
+			p.Forfeit.Class, p.Reward)
 	case len(p.Forfeit.Message) > maxMessage:
 		return refuse("forfeit.message: %d bytes, at most %d", len(p.Forfeit.Message), maxMessage)
 	}
@@ -249,16 +268,21 @@ func refuseUnstarted(fact events.Event) error {
 func inOrder(fact events.Event, r *events.Rollout) error {
 	switch {
 	case r.Failed != nil:
-		return refuse("rollout %s has failed already: %s: %s: %s", r.ID, r.Failed.Stage, r.Failed.Class, r.Failed.Message)
+		return refuse("rollout %s has failed already: %s: %s: %s", r.ID, r.Failed.Stage,
+			r.Failed.Class, r.Failed.Message)
 	case r.Scored != nil:
 		return refuse("rollout %s is scored already, with reward %g", r.ID, r.Scored.Reward)
-	case r.Finished != nil && (fact.Type == events.RolloutFinishedType || fact.Type == events.TurnSampledType || fact.Type == events.WorkspaceCalledType):
+	case r.Finished != nil && (fact.Type == events.RolloutFinishedType || fact.Type == events.TurnSampledType ||
+		fact.Type == events.WorkspaceCalledType):
 		return refuse("rollout %s is finished already, with %s", r.ID, r.Finished.Trajectory.Key)
-	case r.CallUnderWay() != nil && (fact.Type == events.RolloutFinishedType || fact.Type == events.WorkspaceCalledType):
-		return refuse("rollout %s: its call %.40q is not answered yet, and the next one comes behind it", r.ID, r.CallUnderWay().Key)
+	case r.CallUnderWay() != nil && (fact.Type == events.RolloutFinishedType ||
+		fact.Type == events.WorkspaceCalledType):
+		return refuse("rollout %s: its call %.40q is not answered yet, and the next one comes behind it", r.ID,
+			r.CallUnderWay().Key)
 	case fact.Type == events.RolloutScoredType && r.Finished == nil:
 		return refuse("rollout %s is not finished: state %s first", r.ID, events.RolloutFinishedType)
-	case fact.Type == events.TurnSampledType && fact.ID != events.ID(fact.Run, fact.Type, fact.Entity, events.Ordinal(len(r.Turns))):
+	case fact.Type == events.TurnSampledType &&
+		fact.ID != events.ID(fact.Run, fact.Type, fact.Entity, events.Ordinal(len(r.Turns))):
 		return refuse("%s: rollout %s has %d turns, counted from 0", fact.ID, r.ID, len(r.Turns))
 	}
 	return nil

@@ -44,7 +44,8 @@ func (o outsider) must(t events.Type, entity string, data any) {
 func (o outsider) opened() events.GroupOpened { return events.GroupOpened{Task: "a", Size: 2} }
 
 func (o outsider) started(member int) events.RolloutStarted {
-	return events.RolloutStarted{Group: "x1", Member: member, Task: "a", Seed: 7, Deadline: time.Now().Add(time.Minute).UTC()}
+	return events.RolloutStarted{Group: "x1", Member: member, Task: "a", Seed: 7,
+		Deadline: time.Now().Add(time.Minute).UTC()}
 }
 
 // finished writes a trajectory file and names it.
@@ -81,12 +82,14 @@ func TestExternalGroup(t *testing.T) {
 		{events.RolloutAnnotatedType, "x1-0", events.RolloutAnnotated{Text: "well done"}},
 		{events.RolloutScoredType, "x1-0", scored(first)},
 		{events.RolloutFinishedType, "x1-1", second},
-		{events.RolloutFailedType, "x1-1", events.RolloutFailed{Stage: "harness", Class: "sandbox", Message: "out of disk"}},
+		{events.RolloutFailedType, "x1-1", events.RolloutFailed{Stage: "harness", Class: "sandbox",
+			Message: "out of disk"}},
 	} {
 		o.must(f.typ, f.entity, f.data)
 		o.must(f.typ, f.entity, f.data) // a client that lost the answer asks again
 	}
-	for _, id := range []string{"r/group.x1/opened/0", "r/rollout.x1-0/finished/0", "r/rollout.x1-0/scored/0", "r/rollout.x1-1/failed/0"} {
+	for _, id := range []string{"r/group.x1/opened/0", "r/rollout.x1-0/finished/0", "r/rollout.x1-0/scored/0",
+		"r/rollout.x1-1/failed/0"} {
 		n := 0
 		for _, e := range servicetest.All(t, log, "r") {
 			if e.ID == id {
@@ -112,7 +115,8 @@ func TestExternalRefusals(t *testing.T) {
 	log := house(t)
 	start(t, log)
 	o := outsider{t, log, "r"}
-	servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "small", "1", events.WeightsPublished{Policy: "small", Version: 3}))
+	servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "small",
+		"1", events.WeightsPublished{Policy: "small", Version: 3}))
 	o.must(events.GroupOpenedType, "x1", events.GroupOpened{Task: "a", Size: 4, PolicyVersion: 2})
 	begun := func(member int) events.RolloutStarted {
 		s := o.started(member)
@@ -153,7 +157,8 @@ func TestExternalRefusals(t *testing.T) {
 		f.Task = "a"
 		return f
 	}
-	rubbish, err := storage.PutNamed(t.Context(), log.Store(), "runs/r/trajectories/x1-0", "arrow", []byte("no arrow file"))
+	rubbish, err := storage.PutNamed(t.Context(), log.Store(), "runs/r/trajectories/x1-0",
+		"arrow", []byte("no arrow file"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,63 +169,116 @@ func TestExternalRefusals(t *testing.T) {
 		data   any
 		want   []string
 	}{
-		"a group of our own":        {events.GroupOpenedType, "g000007", o.opened(), []string{"begin with x"}},
-		"a name with a dash":        {events.GroupOpenedType, "x1-2", o.opened(), []string{`"x1-2"`, "letters"}},
-		"a name that is too long":   {events.GroupOpenedType, "x" + strings.Repeat("a", 60), o.opened(), []string{"at most 48"}},
-		"no members":                {events.GroupOpenedType, "x2", group(func(g *events.GroupOpened) { g.Size = 0 }), []string{"size 0", "1 to 1024"}},
-		"too many members":          {events.GroupOpenedType, "x2", group(func(g *events.GroupOpened) { g.Size = 1025 }), []string{"size 1025"}},
-		"a task nobody knows":       {events.GroupOpenedType, "x2", group(func(g *events.GroupOpened) { g.Task = "z" }), []string{`task "z"`}},
-		"a version to come":         {events.GroupOpenedType, "x2", group(func(g *events.GroupOpened) { g.PolicyVersion = 4 }), []string{"policy_version 4", "version 3"}},
-		"a group as another":        {events.GroupOpenedType, "x1", group(func(g *events.GroupOpened) { g.Size = 3 }), []string{"x1", "other content"}},
-		"a member of no group":      {events.RolloutStartedType, "x9-0", begun(0), []string{`group "x9"`, "group.opened first"}},
-		"a member of another group": {events.RolloutStartedType, "x1-3", member(func(s *events.RolloutStarted) { s.Group = "x2" }), []string{`group "x2"`}},
-		"a member too many":         {events.RolloutStartedType, "x1-4", begun(4), []string{"member 4", "4 members"}},
-		"another member's id":       {events.RolloutStartedType, "x1-3", begun(0), []string{`"x1-3"`, `"x1-0"`}},
-		"a number spelled oddly":    {events.RolloutStartedType, "x1-03", begun(3), []string{`"x1-03"`, `"x1-3"`}},
-		"another task":              {events.RolloutStartedType, "x1-3", member(func(s *events.RolloutStarted) { s.Task = "b" }), []string{`task "b"`, `"a"`}},
-		"older than its group":      {events.RolloutStartedType, "x1-3", member(func(s *events.RolloutStarted) { s.PolicyVersion = 1 }), []string{"policy_version 1", "version 2"}},
-		"newer than the policy":     {events.RolloutStartedType, "x1-3", member(func(s *events.RolloutStarted) { s.PolicyVersion = 9 }), []string{"policy_version 9"}},
-		"no deadline":               {events.RolloutStartedType, "x1-3", member(func(s *events.RolloutStarted) { s.Deadline = time.Time{} }), []string{"deadline", "10m0s"}},
-		"a deadline far away":       {events.RolloutStartedType, "x1-3", member(func(s *events.RolloutStarted) { s.Deadline = time.Now().Add(time.Hour) }), []string{"deadline", "10m0s"}},
+		"a group of our own": {events.GroupOpenedType, "g000007", o.opened(), []string{"begin with x"}},
+		"a name with a dash": {events.GroupOpenedType, "x1-2", o.opened(), []string{`"x1-2"`, "letters"}},
+		"a name that is too long": {events.GroupOpenedType, "x" + strings.Repeat("a", 60), o.opened(),
+			[]string{"at most 48"}},
+		"no members": {events.GroupOpenedType, "x2", group(func(g *events.GroupOpened) { g.Size = 0 }),
+			[]string{"size 0", "1 to 1024"}},
+		"too many members": {events.GroupOpenedType, "x2",
+			group(func(g *events.GroupOpened) { g.Size = 1025 }), []string{"size 1025"}},
+		"a task nobody knows": {events.GroupOpenedType, "x2",
+			group(func(g *events.GroupOpened) { g.Task = "z" }), []string{`task "z"`}},
+		"a version to come": {events.GroupOpenedType, "x2",
+			group(func(g *events.GroupOpened) { g.PolicyVersion = 4 }), []string{"policy_version 4", "version 3"}},
+		"a group as another": {events.GroupOpenedType, "x1", group(func(g *events.GroupOpened) { g.Size = 3 }),
+			[]string{"x1", "other content"}},
+		"a member of no group": {events.RolloutStartedType, "x9-0", begun(0),
+			[]string{`group "x9"`, "group.opened first"}},
+		"a member of another group": {events.RolloutStartedType, "x1-3",
+			member(func(s *events.RolloutStarted) { s.Group = "x2" }), []string{`group "x2"`}},
+		"a member too many":      {events.RolloutStartedType, "x1-4", begun(4), []string{"member 4", "4 members"}},
+		"another member's id":    {events.RolloutStartedType, "x1-3", begun(0), []string{`"x1-3"`, `"x1-0"`}},
+		"a number spelled oddly": {events.RolloutStartedType, "x1-03", begun(3), []string{`"x1-03"`, `"x1-3"`}},
+		"another task": {events.RolloutStartedType, "x1-3",
+			member(func(s *events.RolloutStarted) { s.Task = "b" }), []string{`task "b"`, `"a"`}},
+		"older than its group": {events.RolloutStartedType, "x1-3",
+			member(func(s *events.RolloutStarted) { s.PolicyVersion = 1 }), []string{"policy_version 1", "version 2"}},
+		"newer than the policy": {events.RolloutStartedType, "x1-3",
+			member(func(s *events.RolloutStarted) { s.PolicyVersion = 9 }), []string{"policy_version 9"}},
+		"no deadline": {events.RolloutStartedType, "x1-3",
+			member(func(s *events.RolloutStarted) { s.Deadline = time.Time{} }), []string{"deadline", "10m0s"}},
+		"a deadline far away": {events.RolloutStartedType, "x1-3",
+			member(func(s *events.RolloutStarted) { s.Deadline = time.Now().Add(time.Hour) }),
+			[]string{"deadline", "10m0s"}},
 
-		"an end without a start":  {events.RolloutFinishedType, "x1-3", end(func(*events.RolloutFinished) {}), []string{`"x1-3"`, "rollout.started first"}},
-		"a second end":            {events.RolloutFinishedType, "x1-1", end(func(f *events.RolloutFinished) { f.Turns = 7 }), []string{"x1-1", "already"}},
-		"an end after a failure":  {events.RolloutFinishedType, "x1-2", o.finished("x1-2", dispatched), []string{"x1-2 has failed already"}},
-		"a file elsewhere":        {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory = done.Trajectory }), []string{"runs/r/trajectories/x1-0-"}},
-		"a file of another name":  {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.SHA256 = strings.Repeat("a", 64) }), []string{"put the file at"}},
-		"a digest of nothing":     {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.SHA256 = "" }), []string{"put the file at"}},
-		"another size":            {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.Size++ }), []string{"trajectory", "no object"}},
-		"a huge file":             {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory.Size = 1 << 29 }), []string{"trajectory", "536870912 bytes"}},
-		"no file at all":          {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory = missingTrajectory() }), []string{"trajectory", "no object"}},
-		"rubbish in the file":     {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Trajectory = rubbish }), []string{"no trajectory file"}},
-		"a file of another run":   {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Run = "old" }), []string{"run_id is not the rollout's, r"}},
-		"of another group":        {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Group = "x2" }), []string{"group_id is not the rollout's, x1"}},
-		"of another rollout":      {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Rollout = "x1-1" }), []string{"rollout_id is not the rollout's, x1-0"}},
-		"of another task":         {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Task = "b" }), []string{"task is not the rollout's, a"}},
-		"of another dispatch":     {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.DispatchVersion = 1 }), []string{"dispatch_version is not the rollout's, 3"}},
-		"of weights to come":      {events.RolloutFinishedType, "x1-0", foreign(func(tr *storage.Trajectory) { tr.Messages[1].PolicyVersion = 9 }), []string{"max_version 9"}},
-		"a task beside the file":  {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Task = "b" }), []string{`task "b"`}},
-		"tokens that are not":     {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Tokens = 99 }), []string{"tokens 99", "another value"}},
-		"sampled that are not":    {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Sampled = 5 }), []string{"sampled 5", "another value"}},
-		"turns that are not":      {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Turns = 5 }), []string{"turns 5", "another value"}},
-		"a workspace that is not": {events.RolloutFinishedType, "x1-0", end(func(f *events.RolloutFinished) { f.Workspace = &missing }), []string{"workspace", "no object"}},
+		"an end without a start": {events.RolloutFinishedType, "x1-3", end(func(*events.RolloutFinished) {}),
+			[]string{`"x1-3"`, "rollout.started first"}},
+		"a second end": {events.RolloutFinishedType, "x1-1",
+			end(func(f *events.RolloutFinished) { f.Turns = 7 }), []string{"x1-1", "already"}},
+		"an end after a failure": {events.RolloutFinishedType, "x1-2", o.finished("x1-2", dispatched),
+			[]string{"x1-2 has failed already"}},
+		"a file elsewhere": {events.RolloutFinishedType, "x1-0",
+			end(func(f *events.RolloutFinished) { f.Trajectory = done.Trajectory }),
+			[]string{"runs/r/trajectories/x1-0-"}},
+		"a file of another name": {events.RolloutFinishedType, "x1-0",
+			end(func(f *events.RolloutFinished) { f.Trajectory.SHA256 = strings.Repeat("a", 64) }),
+			[]string{"put the file at"}},
+		"a digest of nothing": {events.RolloutFinishedType, "x1-0",
+			end(func(f *events.RolloutFinished) { f.Trajectory.SHA256 = "" }), []string{"put the file at"}},
+		"another size": {events.RolloutFinishedType, "x1-0",
+			end(func(f *events.RolloutFinished) { f.Trajectory.Size++ }), []string{"trajectory", "no object"}},
+		"a huge file": {events.RolloutFinishedType, "x1-0",
+			end(func(f *events.RolloutFinished) { f.Trajectory.Size = 1 << 29 }),
+			[]string{"trajectory", "536870912 bytes"}},
+		"no file at all": {events.RolloutFinishedType, "x1-0",
+			end(func(f *events.RolloutFinished) { f.Trajectory = missingTrajectory() }),
+			[]string{"trajectory", "no object"}},
+		"rubbish in the file": {events.RolloutFinishedType, "x1-0",
+			end(func(f *events.RolloutFinished) { f.Trajectory = rubbish }), []string{"no trajectory file"}},
+		"a file of another run": {events.RolloutFinishedType, "x1-0",
+			foreign(func(tr *storage.Trajectory) { tr.Run = "old" }), []string{"run_id is not the rollout's, r"}},
+		"of another group": {events.RolloutFinishedType, "x1-0",
+			foreign(func(tr *storage.Trajectory) { tr.Group = "x2" }), []string{"group_id is not the rollout's, x1"}},
+		"of another rollout": {events.RolloutFinishedType, "x1-0",
+			foreign(func(tr *storage.Trajectory) { tr.Rollout = "x1-1" }),
+			[]string{"rollout_id is not the rollout's, x1-0"}},
+		"of another task": {events.RolloutFinishedType, "x1-0",
+			foreign(func(tr *storage.Trajectory) { tr.Task = "b" }), []string{"task is not the rollout's, a"}},
+		"of another dispatch": {events.RolloutFinishedType, "x1-0",
+			foreign(func(tr *storage.Trajectory) { tr.DispatchVersion = 1 }),
+			[]string{"dispatch_version is not the rollout's, 3"}},
+		"of weights to come": {events.RolloutFinishedType, "x1-0",
+			foreign(func(tr *storage.Trajectory) { tr.Messages[1].PolicyVersion = 9 }), []string{"max_version 9"}},
+		"a task beside the file": {events.RolloutFinishedType, "x1-0",
+			end(func(f *events.RolloutFinished) { f.Task = "b" }), []string{`task "b"`}},
+		"tokens that are not": {events.RolloutFinishedType, "x1-0",
+			end(func(f *events.RolloutFinished) { f.Tokens = 99 }), []string{"tokens 99", "another value"}},
+		"sampled that are not": {events.RolloutFinishedType, "x1-0",
+			end(func(f *events.RolloutFinished) { f.Sampled = 5 }), []string{"sampled 5", "another value"}},
+		"turns that are not": {events.RolloutFinishedType, "x1-0",
+			end(func(f *events.RolloutFinished) { f.Turns = 5 }), []string{"turns 5", "another value"}},
+		"a workspace that is not": {events.RolloutFinishedType, "x1-0",
+			end(func(f *events.RolloutFinished) { f.Workspace = &missing }), []string{"workspace", "no object"}},
 
-		"a score without an end": {events.RolloutScoredType, "x1-0", scored(done), []string{"x1-0 is not finished", "rollout.finished first"}},
-		"a score of a failure":   {events.RolloutScoredType, "x1-2", scored(done), []string{"x1-2 has failed already"}},
-		"a huge reward":          {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Reward = 1e300 }), []string{"reward 1e+300", "within"}},
-		"a huge component":       {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Components = map[string]float64{"style": -1e300} }), []string{"components", "style"}},
-		"another trajectory":     {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Trajectory = rubbish }), []string{"trajectory", done.Trajectory.Key}},
-		"a log that is not":      {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Log = &missing }), []string{"log", "no object"}},
+		"a score without an end": {events.RolloutScoredType, "x1-0", scored(done),
+			[]string{"x1-0 is not finished", "rollout.finished first"}},
+		"a score of a failure": {events.RolloutScoredType, "x1-2", scored(done), []string{"x1-2 has failed already"}},
+		"a huge reward": {events.RolloutScoredType, "x1-1",
+			score(func(s *events.RolloutScored) { s.Reward = 1e300 }), []string{"reward 1e+300", "within"}},
+		"a huge component": {events.RolloutScoredType, "x1-1",
+			score(func(s *events.RolloutScored) { s.Components = map[string]float64{"style": -1e300} }),
+			[]string{"components", "style"}},
+		"another trajectory": {events.RolloutScoredType, "x1-1",
+			score(func(s *events.RolloutScored) { s.Trajectory = rubbish }),
+			[]string{"trajectory", done.Trajectory.Key}},
+		"a log that is not": {events.RolloutScoredType, "x1-1",
+			score(func(s *events.RolloutScored) { s.Log = &missing }), []string{"log", "no object"}},
 		"tests that are too many": {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) {
 			s.Tests = &grade.Tests{Graded: 2, Held: 2, Unmet: []grade.UnmetTest{{Name: "a", State: "failed"}}}
 		}), []string{"2 held and 1 unmet, but 2 are graded"}},
-		"a forfeit that pays": {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) { s.Forfeit = &events.Forfeit{Class: verifier.ClassTimeout} }), []string{"forfeit timeout", "0 or less, not 0.5"}},
+		"a forfeit that pays": {events.RolloutScoredType, "x1-1",
+			score(func(s *events.RolloutScored) { s.Forfeit = &events.Forfeit{Class: verifier.ClassTimeout} }),
+			[]string{"forfeit timeout", "0 or less, not 0.5"}},
 		"a forfeit that talks": {events.RolloutScoredType, "x1-1", score(func(s *events.RolloutScored) {
 			s.Reward, s.Forfeit = 0, &events.Forfeit{Class: verifier.ClassTimeout, Message: strings.Repeat("x", 5000)}
 		}), []string{"forfeit.message", "at most 4000"}},
-		"a failure of nobody":     {events.RolloutFailedType, "x1-3", events.RolloutFailed{Stage: "s", Class: "c"}, []string{`"x1-3"`}},
-		"a failure without class": {events.RolloutFailedType, "x1-1", events.RolloutFailed{Stage: "s"}, []string{"class"}},
-		"a turn of an end to be":  {events.RolloutAnnotatedType, "x1-1", events.RolloutAnnotated{Turn: new(1)}, []string{"turn 1", "1 turns"}},
+		"a failure of nobody": {events.RolloutFailedType, "x1-3",
+			events.RolloutFailed{Stage: "s", Class: "c"}, []string{`"x1-3"`}},
+		"a failure without class": {events.RolloutFailedType, "x1-1",
+			events.RolloutFailed{Stage: "s"}, []string{"class"}},
+		"a turn of an end to be": {events.RolloutAnnotatedType, "x1-1", events.RolloutAnnotated{Turn: new(1)},
+			[]string{"turn 1", "1 turns"}},
 	} {
 		before := len(servicetest.All(t, log, "r"))
 		refused := o.state(c.typ, c.entity, c.data)
@@ -239,7 +297,8 @@ func TestExternalRefusals(t *testing.T) {
 	}
 	for _, reward := range []string{"NaN", "1e999", `"1"`} {
 		body := strings.Replace(string(mustJSON(t, scored(done))), "0.5", reward, 1)
-		if a := send(t, log, submission{subject: events.IntakeSubject("r", events.RolloutScoredType, "x1-1"), body: body}); a.Error == "" {
+		if a := send(t, log, submission{subject: events.IntakeSubject("r", events.RolloutScoredType, "x1-1"),
+			body: body}); a.Error == "" {
 			t.Errorf("a reward of %s is taken in", reward)
 		}
 	}
@@ -291,15 +350,18 @@ func TestBackpressure(t *testing.T) {
 		typ    events.Type
 		entity string
 		data   any
-	}{{events.GroupOpenedType, "x4", o.opened()}, {events.RolloutStartedType, "x2-0", func() any { s := o.started(0); s.Group = "x2"; return s }()}} {
-		if refused := o.state(c.typ, c.entity, c.data); !strings.Contains(refused, "closed") && !strings.Contains(refused, "full") {
+	}{{events.GroupOpenedType, "x4", o.opened()}, {events.RolloutStartedType, "x2-0",
+		func() any { s := o.started(0); s.Group = "x2"; return s }()}} {
+		if refused := o.state(c.typ, c.entity, c.data); !strings.Contains(refused, "closed") &&
+			!strings.Contains(refused, "full") {
 			t.Errorf("%s in a closed run: %q", c.typ, refused)
 		}
 	}
 }
 
-// shrink makes a run's stream so small that three quarters of it are full. Nobody may begin to read the stream meanwhile:
-// in nats-server 2.15.3 a consumer that is made while its stream is changed reads the stream's settings without their lock.
+// shrink makes a run's stream so small that three quarters of it are full. Nobody may begin to read
+// the stream meanwhile: in nats-server 2.15.3 a consumer that is made while its stream is changed
+// reads the stream's settings without their lock.
 func shrink(t *testing.T, log *eventlog.Log, run string) {
 	t.Helper()
 	stream, err := log.JetStream().Stream(t.Context(), events.RunStream(run))
@@ -325,12 +387,14 @@ func TestARunWithoutTasks(t *testing.T) {
 	start(t, log)
 	o := outsider{t, log, "r"}
 	o.must(events.GroupOpenedType, "x1", events.GroupOpened{Task: "anything at all", Size: 1})
-	if refused := o.state(events.GroupOpenedType, "x2", events.GroupOpened{Size: 1}); !strings.Contains(refused, "task") {
+	if refused := o.state(events.GroupOpenedType, "x2",
+		events.GroupOpened{Size: 1}); !strings.Contains(refused, "task") {
 		t.Errorf("a group without a task: %q", refused)
 	}
 }
 
-// TestRequiredVersions: in a run that trains only on tokens of known versions, an outsider states how many of its tokens are of none. In others it may.
+// TestRequiredVersions: in a run that trains only on tokens of known versions, an outsider states
+// how many of its tokens are of none. In others it may.
 func TestRequiredVersions(t *testing.T) {
 	log := house(t)
 	start(t, log)
@@ -346,14 +410,16 @@ func TestRequiredVersions(t *testing.T) {
 		run    string
 		stated int
 		want   string
-	}{{"strict", 0, "unknown_versions 0"}, {"strict", 2, "unknown_versions 2"}, {"strict", 1, ""}, {"r", 2, "unknown_versions 2"}, {"r", 0, ""}} {
+	}{{"strict", 0, "unknown_versions 0"}, {"strict", 2, "unknown_versions 2"}, {"strict", 1, ""},
+		{"r", 2, "unknown_versions 2"}, {"r", 0, ""}} {
 		o := outsider{t, log, c.run}
 		f := o.finished("x1-0", func(tr *storage.Trajectory) {
 			m := &tr.Messages[1]
 			m.PolicyVersion, m.Versions = -1, []storage.VersionSegment{{Length: 2}, {Start: 2, Length: 1, Version: -1}}
 		})
 		f.MinVersion, f.UnknownVersions = 0, c.stated
-		if refused := o.state(events.RolloutFinishedType, "x1-0", f); (refused == "") != (c.want == "") || !strings.Contains(refused, c.want) {
+		if refused := o.state(events.RolloutFinishedType, "x1-0", f); (refused == "") != (c.want == "") ||
+			!strings.Contains(refused, c.want) {
 			t.Errorf("%d stated in run %s: %q", c.stated, c.run, refused)
 		}
 	}

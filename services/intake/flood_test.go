@@ -38,8 +38,9 @@ func waiting(t *testing.T, log *eventlog.Log) uint64 {
 	return s.CachedInfo().State.Msgs
 }
 
-// TestFloodDelaysNobodyElse: one outsider sends thousands of messages at once and waits for no answer. Submissions of another run, of another kind in
-// the same run and of a policy are answered while most of the flood still waits. All of the flood is dealt with in the end.
+// TestFloodDelaysNobodyElse: one outsider sends thousands of messages at once and waits for no
+// answer. Submissions of another run, of another kind in the same run and of a policy are answered
+// while most of the flood still waits. All of the flood is dealt with in the end.
 func TestFloodDelaysNobodyElse(t *testing.T) {
 	many, invented := uint64(nightly.Count(2000, 10_000)), uint64(nightly.Count(1000, 10_000))
 	for name, c := range map[string]struct {
@@ -59,7 +60,8 @@ func TestFloodDelaysNobodyElse(t *testing.T) {
 			}
 			log := house(t)
 			servicetest.OpenRun(t, log, "quiet", servicetest.Config("a"))
-			servicetest.Append(t, log, servicetest.Event(t, "quiet", events.BatchReadyType, "trainer", "1", events.BatchReady{Step: 1}))
+			servicetest.Append(t, log, servicetest.Event(t, "quiet", events.BatchReadyType, "trainer",
+				"1", events.BatchReady{Step: 1}))
 			start(t, log)
 			others := []submission{
 				{subject: "rondo.in.quiet.batch.trainer.consumed", body: `{"step":1}`},
@@ -80,9 +82,11 @@ func TestFloodDelaysNobodyElse(t *testing.T) {
 			for _, k := range others {
 				answered(k)
 				left := waiting(t, log)
-				t.Logf("%d messages of the flood waited when it was sent, and %d when %s was answered", sent, left, k.subject)
+				t.Logf("%d messages of the flood waited when it was sent, and %d when %s was answered", sent, left,
+					k.subject)
 				if left < c.messages/2 {
-					t.Errorf("%s was answered when all but %d messages of the flood had been dealt with", k.subject, left)
+					t.Errorf("%s was answered when all but %d messages of the flood had been dealt with", k.subject,
+						left)
 				}
 			}
 			natstest.Eventually(t, "the flood is dealt with", func() bool { return waiting(t, log) == 0 })
@@ -90,12 +94,14 @@ func TestFloodDelaysNobodyElse(t *testing.T) {
 	}
 }
 
-// TestFloodLeavesRoom: one outsider sends without end, waits for no answer and has no quota. It is refused before the stream is full, and another outsider's
-// submissions go through all the while, also after that.
+// TestFloodLeavesRoom: one outsider sends without end, waits for no answer and has no quota.
+// It is refused before the stream is full, and another outsider's submissions go through all
+// the while, also after that.
 func TestFloodLeavesRoom(t *testing.T) {
 	log := house(t)
 	servicetest.OpenRun(t, log, "quiet", servicetest.Config("a"))
-	servicetest.Append(t, log, servicetest.Event(t, "quiet", events.BatchReadyType, "trainer", "1", events.BatchReady{Step: 1}))
+	servicetest.Append(t, log, servicetest.Event(t, "quiet", events.BatchReadyType, "trainer",
+		"1", events.BatchReady{Step: 1}))
 	s, err := log.JetStream().Stream(t.Context(), events.IntakeStream)
 	if err != nil {
 		t.Fatal(err)
@@ -123,8 +129,10 @@ func TestFloodLeavesRoom(t *testing.T) {
 			}
 		}
 	}
-	// It hears of submissions from here on: what waited before would have to be in work before any of its queue is refused.
-	if a := send(t, log, submission{subject: "rondo.in.quiet.batch.trainer.consumed", body: `{"step":1}`}); a.Error != "" {
+	// It hears of submissions from here on: what waited before would have to be in work before any
+	// of its queue is refused.
+	if a := send(t, log, submission{subject: "rondo.in.quiet.batch.trainer.consumed",
+		body: `{"step":1}`}); a.Error != "" {
 		t.Fatal(a.Error)
 	}
 	const batch, most = 1000, 100
@@ -137,7 +145,8 @@ func TestFloodLeavesRoom(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if a := send(t, log, submission{subject: "rondo.in.quiet.batch.trainer.consumed", body: `{"step":1}`}); a.Error != "" {
+		if a := send(t, log, submission{subject: "rondo.in.quiet.batch.trainer.consumed",
+			body: `{"step":1}`}); a.Error != "" {
 			t.Fatalf("beside %d messages of a flood: %s", (i+1)*batch, a.Error)
 		}
 		if total += refused(); total > 0 && last == most {

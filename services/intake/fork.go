@@ -10,7 +10,8 @@ import (
 )
 
 // admitFork checks that there is something to go on with behind the turn, and that somebody would.
-func (s *Service) admitFork(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.RolloutForked) error {
+func (s *Service) admitFork(ctx context.Context, cfg runfile.RunConfig, fact events.Event,
+	p *events.RolloutForked) error {
 	switch {
 	case cfg.Epochs > 0:
 		return refuse("run %s is an evaluation: a group that begins half way would count among its tries", fact.Run)

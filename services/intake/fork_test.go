@@ -20,13 +20,15 @@ func TestForks(t *testing.T) {
 	turns := func(run string) {
 		servicetest.StartRollout(t, log, run, id, "a")
 		for n := range 4 {
-			turn := servicetest.Event(t, run, events.TurnSampledType, id, events.Ordinal(n), events.TurnSampled{Turn: n, ToolCalls: calls})
+			turn := servicetest.Event(t, run, events.TurnSampledType, id, events.Ordinal(n),
+				events.TurnSampled{Turn: n, ToolCalls: calls})
 			turn.Route = runfile.RouteFinal
 			servicetest.Append(t, log, turn)
 			if n < 3 {
-				servicetest.Append(t, log, servicetest.Event(t, run, events.ToolsCompletedType, id, events.Ordinal(n), events.ToolsCompleted{
-					Turn: n, Results: []events.ToolResult{{CallID: "c", Name: "n"}},
-				}))
+				servicetest.Append(t, log, servicetest.Event(t, run, events.ToolsCompletedType, id,
+					events.Ordinal(n), events.ToolsCompleted{
+						Turn: n, Results: []events.ToolResult{{CallID: "c", Name: "n"}},
+					}))
 			}
 		}
 	}
@@ -62,20 +64,25 @@ func TestForks(t *testing.T) {
 		want         string
 	}{
 		"a rollout that there is not": {"r", "g000009-0", fork, `no rollout "g000009-0"`},
-		"a turn that there is not":    {"r", id, events.RolloutForked{Turn: 4, Count: 8, Task: "a"}, "has 4 turns, counted from 0"},
-		"a turn below 0":              {"r", id, events.RolloutForked{Turn: -1, Count: 8, Task: "a"}, "turn"},
-		"the last turn of all":        {"r", id, events.RolloutForked{Turn: 3, Count: 8, Task: "a"}, "at most 4 turns"},
-		"an open call":                {"short", id, events.RolloutForked{Turn: 3, Count: 8, Task: "a"}, "its tool calls are not answered"},
-		"no turn yet":                 {"r", "g000002-0", fork, "has 0 turns"},
-		"a turn that ended it":        {"r", "g000003-0", events.RolloutForked{Turn: 0, Count: 8, Task: "a"}, "nothing to go on with"},
-		"none":                        {"r", id, events.RolloutForked{Turn: 2, Count: 0, Task: "a"}, "count"},
-		"too many":                    {"r", id, events.RolloutForked{Turn: 2, Count: 1025, Task: "a"}, "count"},
-		"another task":                {"r", id, events.RolloutForked{Turn: 2, Count: 8, Task: "b"}, `was started on task "a"`},
-		"an outsider's rollout":       {"r", "x1-0", fork, "ran elsewhere"},
-		"a closed run":                {"old", id, fork, "run old is closed"},
-		"an evaluation":               {"evaluation", id, fork, "is an evaluation"},
+		"a turn that there is not": {"r", id, events.RolloutForked{Turn: 4, Count: 8, Task: "a"},
+			"has 4 turns, counted from 0"},
+		"a turn below 0":       {"r", id, events.RolloutForked{Turn: -1, Count: 8, Task: "a"}, "turn"},
+		"the last turn of all": {"r", id, events.RolloutForked{Turn: 3, Count: 8, Task: "a"}, "at most 4 turns"},
+		"an open call": {"short", id, events.RolloutForked{Turn: 3, Count: 8, Task: "a"},
+			"its tool calls are not answered"},
+		"no turn yet": {"r", "g000002-0", fork, "has 0 turns"},
+		"a turn that ended it": {"r", "g000003-0", events.RolloutForked{Turn: 0, Count: 8, Task: "a"},
+			"nothing to go on with"},
+		"none":     {"r", id, events.RolloutForked{Turn: 2, Count: 0, Task: "a"}, "count"},
+		"too many": {"r", id, events.RolloutForked{Turn: 2, Count: 1025, Task: "a"}, "count"},
+		"another task": {"r", id, events.RolloutForked{Turn: 2, Count: 8, Task: "b"},
+			`was started on task "a"`},
+		"an outsider's rollout": {"r", "x1-0", fork, "ran elsewhere"},
+		"a closed run":          {"old", id, fork, "run old is closed"},
+		"an evaluation":         {"evaluation", id, fork, "is an evaluation"},
 	} {
-		if refused := (outsider{t, log, c.run}).state(events.RolloutForkedType, c.rollout, c.data); !strings.Contains(refused, c.want) {
+		if refused := (outsider{t, log, c.run}).state(events.RolloutForkedType, c.rollout,
+			c.data); !strings.Contains(refused, c.want) {
 			t.Errorf("%s: %q; want %q", name, refused, c.want)
 		}
 	}

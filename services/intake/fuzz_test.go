@@ -8,14 +8,16 @@ import (
 	"github.com/rondo-rl/rondo/schemas"
 )
 
-// FuzzBody: whatever the bytes, a body is refused with a reason, or read as a payload that its type's schema takes when it is written again, and that
-// is read as the same.
+// FuzzBody: whatever the bytes, a body is refused with a reason, or read as a payload that its
+// type's schema takes when it is written again, and that is read as the same.
 func FuzzBody(f *testing.F) {
 	outside := outsideTypes()
 	for i := range outside {
 		for _, body := range []string{
-			`{}`, `{"step": 1}`, `{"step": 1e400}`, `{"to_step": -1}`, `{"reward": 1, "exit_code": 0, "task_digest": "", "duration_ms": 0.5, "trajectory": {"ref": "", "sha256": "", "size": 0}}`,
-			`{"task": "t", "size": 2}`, `{"text": "\u0000\ud800"}`, `{"reason": "r", "reason": null}`, `{"turn": 0, "count": 1, "task": "t"}`, `[[[[`, `null`, "\xff",
+			`{}`, `{"step": 1}`, `{"step": 1e400}`, `{"to_step": -1}`,
+			`{"reward": 1, "exit_code": 0, "task_digest": "", "duration_ms": 0.5, "trajectory": {"ref": "", "sha256": "", "size": 0}}`,
+			`{"task": "t", "size": 2}`, `{"text": "\u0000\ud800"}`, `{"reason": "r", "reason": null}`,
+			`{"turn": 0, "count": 1, "task": "t"}`, `[[[[`, `null`, "\xff",
 		} {
 			f.Add(byte(i), []byte(body))
 		}

@@ -13,8 +13,9 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// A message about a group may hold the facts of its rollouts, too: its body is a list then. Whoever may open a group may state these. All of them are
-// checked before one is recorded, so a refusal leaves nothing behind that was not there.
+// A message about a group may hold the facts of its rollouts, too: its body is a list then. Whoever
+// may open a group may state these. All of them are checked before one is recorded, so a refusal
+// leaves nothing behind that was not there.
 
 // Bounds of what one message hands in of a group.
 const (
@@ -61,7 +62,8 @@ func readTogether(body []byte, group string) ([]together, error) {
 	return list, nil
 }
 
-// taking is a group while its facts are checked: what the log has of it, and behind that what the message adds.
+// taking is a group while its facts are checked: what the log has of it, and behind
+// that what the message adds.
 type taking struct {
 	*Service
 	m   pipeline.Message
@@ -82,8 +84,10 @@ type member struct {
 	added bool
 }
 
-// takeGroup takes the facts of a message in that are not on the log yet. stored is the opening where that is.
-func (s *Service) takeGroup(ctx context.Context, from sender, m pipeline.Message, run, group string, body []byte) (facts []events.Event, stored events.Event, err error) {
+// takeGroup takes the facts of a message in that are not on the log yet. stored is
+// the opening where that is.
+func (s *Service) takeGroup(ctx context.Context, from sender, m pipeline.Message, run, group string,
+	body []byte) (facts []events.Event, stored events.Event, err error) {
 	list, err := readTogether(body, group)
 	if err != nil {
 		return nil, stored, err
@@ -133,7 +137,9 @@ func (t *taking) read(ctx context.Context, run, group string, list []together) (
 		}
 		if finished, ok := payload.(*events.RolloutFinished); ok {
 			if files += min(max(finished.Trajectory.Size, 0), maxFiles); files > maxFiles {
-				return nil, refuse("group %s: its trajectories have more than %d bytes: hand its rollouts in one by one", group, maxFiles)
+				return nil,
+					refuse("group %s: its trajectories have more than %d bytes: hand its rollouts in one by one", group,
+						maxFiles)
 			}
 		}
 		stated[i] = statement{fact, payload}
@@ -164,13 +170,15 @@ func (t *taking) open(ctx context.Context, fact events.Event, payload any) (stor
 	return stored, err
 }
 
-// sameGroup reports whether an opening is of the group that stands: whoever hands in a member names the version that this one began with.
+// sameGroup reports whether an opening is of the group that stands: whoever hands in a member names
+// the version that this one began with.
 func sameGroup(a, b events.GroupOpened) bool {
 	a.PolicyVersion, b.PolicyVersion = 0, 0
 	return reflect.DeepEqual(a, b)
 }
 
-// sameStart reports whether a start is the one that stands, whose deadline counts: who hands in again what was handed in has a later one.
+// sameStart reports whether a start is the one that stands, whose deadline counts: who hands in
+// again what was handed in has a later one.
 func sameStart(payload any, earlier events.Event) bool {
 	started, ok := payload.(*events.RolloutStarted)
 	if !ok || earlier.Type != events.RolloutStartedType {

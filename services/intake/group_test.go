@@ -33,7 +33,8 @@ func (o outsider) whole() []together {
 		togetherWith(o.t, events.RolloutFinishedType, "x1-0", finished),
 		togetherWith(o.t, events.RolloutStartedType, "x1-1", o.started(1)),
 		togetherWith(o.t, events.RolloutScoredType, "x1-0", scored(finished)),
-		togetherWith(o.t, events.RolloutFailedType, "x1-1", events.RolloutFailed{Stage: "harness", Class: "sandbox", Message: "out of disk"}),
+		togetherWith(o.t, events.RolloutFailedType, "x1-1",
+			events.RolloutFailed{Stage: "harness", Class: "sandbox", Message: "out of disk"}),
 	}
 }
 
@@ -44,7 +45,8 @@ func (o outsider) handIn(group string, facts []together) events.IntakeAnswer {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	return send(o.t, o.log, submission{subject: events.IntakeSubject(o.run, events.GroupOpenedType, group), body: string(body)})
+	return send(o.t, o.log, submission{subject: events.IntakeSubject(o.run, events.GroupOpenedType, group),
+		body: string(body)})
 }
 
 // external are the facts about external groups and rollouts, without their places.
@@ -58,7 +60,8 @@ func (o outsider) external() map[string]string {
 	return facts
 }
 
-// TestGroupTogether: a group in one message is the same facts on the same chains as a message for each.
+// TestGroupTogether: a group in one message is the same facts on the same
+// chains as a message for each.
 func TestGroupTogether(t *testing.T) {
 	log := house(t)
 	start(t, log)
@@ -92,7 +95,8 @@ func TestGroupTogether(t *testing.T) {
 	}
 }
 
-// TestGroupTogetherGoesOn: an earlier delivery was cut behind any of its facts, or somebody handed them in one by one.
+// TestGroupTogetherGoesOn: an earlier delivery was cut behind any of its facts, or somebody
+// handed them in one by one.
 func TestGroupTogetherGoesOn(t *testing.T) {
 	for cut := range 7 {
 		log := house(t)
@@ -107,7 +111,8 @@ func TestGroupTogetherGoesOn(t *testing.T) {
 		}
 		again := o.started(0) // in another process, with other words for the same
 		again.Deadline = again.Deadline.Add(time.Second)
-		facts[0] = togetherWith(t, events.GroupOpenedType, "x1", events.GroupOpened{Task: "a", Size: 2, PolicyVersion: 5})
+		facts[0] = togetherWith(t, events.GroupOpenedType,
+			"x1", events.GroupOpened{Task: "a", Size: 2, PolicyVersion: 5})
 		facts[1] = togetherWith(t, events.RolloutStartedType, "x1-0", again)
 		if a := o.handIn("x1", facts); a.Error != "" {
 			t.Fatalf("behind %d facts, again: %s", cut, a.Error)
@@ -138,15 +143,19 @@ func TestGroupTogetherIsRefused(t *testing.T) {
 		change func(facts []together) []together
 		want   string
 	}{
-		"no facts":                 {func([]together) []together { return []together{} }, "0 of them"},
-		"another group":            {func(f []together) []together { f[0].Entity = "x2"; return f }, "of group x1"},
-		"two openings":             {func(f []together) []together { return append(f, f[0]) }, "only the first one"},
-		"rollout of another group": {func(f []together) []together { f[1].Entity = "x2-0"; return f }, "no rollout of group x1"},
-		"a type of its own":        {func(f []together) []together { f[1].Type = events.RunClosedType; return f }, "cannot be handed in together"},
-		"no start":                 {func(f []together) []together { return append(f[:1], f[2:]...) }, "state rollout.started first"},
-		"started twice":            {func(f []together) []together { return append(f, f[1]) }, "started already"},
-		"scored twice":             {func(f []together) []together { return append(f, f[4]) }, "scored already"},
-		"end before its start":     {func(f []together) []together { f[1], f[2] = f[2], f[1]; return f }, "state rollout.started first"},
+		"no facts":      {func([]together) []together { return []together{} }, "0 of them"},
+		"another group": {func(f []together) []together { f[0].Entity = "x2"; return f }, "of group x1"},
+		"two openings":  {func(f []together) []together { return append(f, f[0]) }, "only the first one"},
+		"rollout of another group": {func(f []together) []together { f[1].Entity = "x2-0"; return f },
+			"no rollout of group x1"},
+		"a type of its own": {func(f []together) []together { f[1].Type = events.RunClosedType; return f },
+			"cannot be handed in together"},
+		"no start": {func(f []together) []together { return append(f[:1], f[2:]...) },
+			"state rollout.started first"},
+		"started twice": {func(f []together) []together { return append(f, f[1]) }, "started already"},
+		"scored twice":  {func(f []together) []together { return append(f, f[4]) }, "scored already"},
+		"end before its start": {func(f []together) []together { f[1], f[2] = f[2], f[1]; return f },
+			"state rollout.started first"},
 		"no member": {func(f []together) []together {
 			f[3] = togetherWith(t, events.RolloutStartedType, "x1-2", o.started(2))
 			return f[:4]
@@ -155,8 +164,9 @@ func TestGroupTogetherIsRefused(t *testing.T) {
 			f[0] = togetherWith(t, events.GroupOpenedType, "x1", events.GroupOpened{Task: "nobody", Size: 2})
 			return f
 		}, "nobody"},
-		"a schema": {func(f []together) []together { f[4].Data = []byte(`{"reward":"much"}`); return f }, "rollout.scored: payload"},
-		"null":     {func(f []together) []together { f[4].Data = nil; return f }, "rollout.scored"},
+		"a schema": {func(f []together) []together { f[4].Data = []byte(`{"reward":"much"}`); return f },
+			"rollout.scored: payload"},
+		"null": {func(f []together) []together { f[4].Data = nil; return f }, "rollout.scored"},
 		"an impossible file": {func(f []together) []together {
 			return append(f[:5], togetherWith(t, events.RolloutFinishedType, "x1-1", impossible))
 		}, "above 0"},
@@ -176,7 +186,8 @@ func TestGroupTogetherIsRefused(t *testing.T) {
 		}
 	}
 	for _, body := range []string{`[`, `[1]`, `[{"type":"group.opened","entity":"x1","data":{},"prev":7}]`, `[[]]`} {
-		if a := send(t, log, submission{subject: "rondo.in.r.group.x1.opened", body: body}); !strings.Contains(a.Error, "want a list of objects") {
+		if a := send(t, log, submission{subject: "rondo.in.r.group.x1.opened", body: body}); !strings.Contains(a.Error,
+			"want a list of objects") {
 			t.Errorf("%s: %q", body, a.Error)
 		}
 	}
@@ -189,12 +200,14 @@ func TestGroupTogetherIsRefused(t *testing.T) {
 	}
 }
 
-// TestGroupTogetherIsPersonal: the session of a user is kept by no dead letter, wherever in the message it stands.
+// TestGroupTogetherIsPersonal: the session of a user is kept by no dead letter, wherever
+// in the message it stands.
 func TestGroupTogetherIsPersonal(t *testing.T) {
 	for body, want := range map[string]bool{
 		`[{"type":"group.opened","entity":"x1","data":{"task":"a","session":"anna"}}]`: true,
 		`[{"type":"group.opened","entity":"x1","data":{"task":"a"}}]`:                  false,
-		`{"task":"a","session":"anna"}`:                                                true, `{"task":"a"}`: false, `[`: true, `[{"type":"group.opened","data":7}]`: true,
+		`{"task":"a","session":"anna"}`:                                                true, `{"task":"a"}`: false,
+		`[`: true, `[{"type":"group.opened","data":7}]`: true,
 	} {
 		if got := personal(message(1, submission{subject: "rondo.in.r.group.x1.opened", body: body})); got != want {
 			t.Errorf("%s is personal: %v", body, got)

@@ -9,8 +9,10 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// admitHinted checks what somebody outside says of a scored rollout: by a name that the run knows, and of sampled tokens that there are.
-func (s *Service) admitHinted(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.RolloutHinted) error {
+// admitHinted checks what somebody outside says of a scored rollout: by a name that the run knows,
+// and of sampled tokens that there are.
+func (s *Service) admitHinted(ctx context.Context, cfg runfile.RunConfig, fact events.Event,
+	p *events.RolloutHinted) error {
 	if !cfg.Hinter(p.By) {
 		return refuse("by %.80q: no feed and no teacher of run %s takes hints of that name", p.By, fact.Run)
 	}
@@ -31,7 +33,8 @@ func (s *Service) admitHinted(ctx context.Context, cfg runfile.RunConfig, fact e
 }
 
 // hints finds what a hinter has stated of a scored rollout; false where that is nothing yet.
-func (s *Service) hints(ctx context.Context, run, rollout, hinter string) (said events.RolloutHinted, there bool, err error) {
+func (s *Service) hints(ctx context.Context, run, rollout,
+	hinter string) (said events.RolloutHinted, there bool, err error) {
 	id := events.ID(run, events.RolloutHintedType, rollout, hinter)
 	link, err := s.log.Last(ctx, run, events.RolloutHintedType.Kind(), rollout)
 	for err == nil && link.ID != id {

@@ -10,8 +10,10 @@ import (
 	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
-// admitImages checks the images of a turn that was sampled elsewhere: that the run's models see them, and that the store holds what the turn says of them.
-func (s *Service) admitImages(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p *events.TurnSampled) error {
+// admitImages checks the images of a turn that was sampled elsewhere: that the run's models see
+// them, and that the store holds what the turn says of them.
+func (s *Service) admitImages(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout,
+	p *events.TurnSampled) error {
 	shown := 0
 	for i, m := range p.Prompt {
 		switch {
@@ -58,7 +60,8 @@ func (s *Service) admitImage(ctx context.Context, run string, image storage.Imag
 		return err
 	}
 	if is, err := images.Read(data); err != nil || !is.Same(image) {
-		return refuse("images: the object %.200q is no image of the media type and the size that the turn states", image.Key)
+		return refuse("images: the object %.200q is no image of the media type and the size that the turn states",
+			image.Key)
 	}
 	return nil
 }
@@ -70,8 +73,9 @@ func imagesOf(prompt []events.PromptMessage) (images []storage.Image) {
 	return images
 }
 
-// sameImages refuses a trajectory that shows a model other images than the rollout's turns do: no event would name them, and a sample
-// without one would be trained on as if the tokens that stand for it said something.
+// sameImages refuses a trajectory that shows a model other images than the rollout's turns do:
+// no event would name them, and a sample without one would be trained on as if the tokens that
+// stand for it said something.
 func sameImages(t *storage.Trajectory, r *events.Rollout) error {
 	known, shown := map[storage.Image]bool{}, make([]events.View, len(r.Turns))
 	for i := range r.Turns {
@@ -91,7 +95,8 @@ func sameImages(t *storage.Trajectory, r *events.Rollout) error {
 	samples := t.Samples()
 	for i, s := range samples {
 		if len(s.Images) > 0 && tokencheck.Placeholders(s.Tokens) {
-			return refuse("trajectory: segment %d has images and an id of %d or more, which is no token of a vocabulary: give the tokens that stand for the images, or none", i, tokencheck.NoToken)
+			return refuse("trajectory: segment %d has images and an id of %d or more, which is no token of a vocabulary: give the tokens that stand for the images, or none",
+				i, tokencheck.NoToken)
 		}
 	}
 	if i := events.OtherImages(samples, events.SegmentImages(shown, nil, t.TextOnly)); i >= 0 {

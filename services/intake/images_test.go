@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
-// TestImages: a turn of an outsider's may name images that the store has, as what they are, in a run whose model sees images.
+// TestImages: a turn of an outsider's may name images that the store has, as what they are, in a
+// run whose model sees images.
 func TestImages(t *testing.T) {
 	log := house(t)
 	cfg := servicetest.Config("a")
@@ -40,7 +41,8 @@ func TestImages(t *testing.T) {
 	blind := outsider{t, log, "r"}
 	blind.must(events.GroupOpenedType, "x1", blind.opened())
 	blind.must(events.RolloutStartedType, "x1-0", blind.started(0))
-	if refused := blind.state(events.TurnSampledType, "x1-0", turn(0, nil)); !strings.Contains(refused, "vision: true") {
+	if refused := blind.state(events.TurnSampledType, "x1-0",
+		turn(0, nil)); !strings.Contains(refused, "vision: true") {
 		t.Errorf("a run that sees nothing: %q", refused)
 	}
 	o := outsider{t, log, "sees"}
@@ -56,14 +58,23 @@ func TestImages(t *testing.T) {
 		change func(*events.PromptMessage)
 		want   string
 	}{
-		"of the model":      {func(m *events.PromptMessage) { m.Role = "assistant" }, "only messages of the roles user and tool"},
-		"without a place":   {func(m *events.PromptMessage) { m.Content = "What is it?" }, "does not stand at byte 0"},
-		"behind the text":   {func(m *events.PromptMessage) { m.Images[0].At = 1 << 40 }, "does not stand at byte"},
-		"twice in a place":  {func(m *events.PromptMessage) { m.Images = append(m.Images, m.Images[0]) }, "behind the one before it"},
-		"of another kind":   {stated(func(i *storage.Image) { i.MediaType = "image/webp" }), "is no image of the media type and the size"},
-		"of another size":   {stated(func(i *storage.Image) { i.Width++ }), "is no image of the media type and the size"},
-		"that is a page":    {stated(func(i *storage.Image) { i.Ref = page }), "is no image of the media type and the size"},
-		"that is not there": {stated(func(i *storage.Image) { i.SHA256 = strings.Repeat("0", 64); i.Key = storage.BlobKey(i.SHA256) }), "the store has no object"},
+		"of the model": {func(m *events.PromptMessage) { m.Role = "assistant" },
+			"only messages of the roles user and tool"},
+		"without a place": {func(m *events.PromptMessage) { m.Content = "What is it?" }, "does not stand at byte 0"},
+		"behind the text": {func(m *events.PromptMessage) { m.Images[0].At = 1 << 40 }, "does not stand at byte"},
+		"twice in a place": {func(m *events.PromptMessage) { m.Images = append(m.Images, m.Images[0]) },
+			"behind the one before it"},
+		"of another kind": {stated(func(i *storage.Image) { i.MediaType = "image/webp" }),
+			"is no image of the media type and the size"},
+		"of another size": {stated(func(i *storage.Image) { i.Width++ }),
+			"is no image of the media type and the size"},
+		"that is a page": {stated(func(i *storage.Image) { i.Ref = page }),
+			"is no image of the media type and the size"},
+		"that is not there": {stated(func(i *storage.Image) {
+			i.SHA256 = strings.Repeat("0",
+				64)
+			i.Key = storage.BlobKey(i.SHA256)
+		}), "the store has no object"},
 		"that is no blob":   {stated(func(i *storage.Image) { i.Key = "runs/r/trajectories/x1-0.arrow" }), "blob"},
 		"that is too large": {stated(func(i *storage.Image) { i.Size = storage.MaxImage + 1 }), "bytes"},
 		"without end": {func(m *events.PromptMessage) {
@@ -81,7 +92,8 @@ func TestImages(t *testing.T) {
 	}
 	hashed := turn(0, nil)
 	hashed.PromptDelta = []int32{1, tokencheck.NoToken}
-	if refused := o.state(events.TurnSampledType, "x1-0", hashed); !strings.Contains(refused, "is no token of a vocabulary") {
+	if refused := o.state(events.TurnSampledType, "x1-0", hashed); !strings.Contains(refused,
+		"is no token of a vocabulary") {
 		t.Errorf("a hash in the place of an image's tokens: %q", refused)
 	}
 	half := func(m *events.PromptMessage) { // of as many as a conversation may have, and more
@@ -92,7 +104,8 @@ func TestImages(t *testing.T) {
 		}
 	}
 	o.must(events.TurnSampledType, "x1-0", turn(0, half))
-	if refused := o.state(events.TurnSampledType, "x1-0", turn(1, half)); !strings.Contains(refused, "its conversation has 102 images") {
+	if refused := o.state(events.TurnSampledType, "x1-0", turn(1, half)); !strings.Contains(refused,
+		"its conversation has 102 images") {
 		t.Errorf("too many images in two turns: %q", refused)
 	}
 	other := o.finished("x1-0", func(tr *storage.Trajectory) {
@@ -100,7 +113,8 @@ func TestImages(t *testing.T) {
 		unknown.Width++
 		tr.Messages[0].Content, tr.Messages[0].Images = unknown.Name(), []storage.Image{unknown}
 	})
-	if refused := o.state(events.RolloutFinishedType, "x1-0", other); !strings.Contains(refused, "has an image that the rollout's turns do not have") {
+	if refused := o.state(events.RolloutFinishedType, "x1-0", other); !strings.Contains(refused,
+		"has an image that the rollout's turns do not have") {
 		t.Errorf("a trajectory with an image of its own: %q", refused)
 	}
 	for name, show := range map[string]func(*storage.Message){
@@ -108,7 +122,8 @@ func TestImages(t *testing.T) {
 		"with fewer":     func(m *storage.Message) { m.Content, m.Images = image.Name(), []storage.Image{image} },
 	} {
 		less := o.finished("x1-0", func(tr *storage.Trajectory) { show(&tr.Messages[0]) })
-		if refused := o.state(events.RolloutFinishedType, "x1-0", less); !strings.Contains(refused, "the images of segment 0 are not those") {
+		if refused := o.state(events.RolloutFinishedType,
+			"x1-0", less); !strings.Contains(refused, "the images of segment 0 are not those") {
 			t.Errorf("a trajectory %s: %q", name, refused)
 		}
 	}
@@ -116,7 +131,8 @@ func TestImages(t *testing.T) {
 		tr.Messages[0].Content, tr.Messages[0].Images = image.Name(), []storage.Image{image}
 		tr.Messages[0].TokenIDs = []int32{1, tokencheck.NoToken}
 	})
-	if refused := o.state(events.RolloutFinishedType, "x1-0", hashes); !strings.Contains(refused, "segment 0 has images and an id of 1000000 or more") {
+	if refused := o.state(events.RolloutFinishedType, "x1-0", hashes); !strings.Contains(refused,
+		"segment 0 has images and an id of 1000000 or more") {
 		t.Errorf("a trajectory with a hash: %q", refused)
 	}
 	o.must(events.RolloutFinishedType, "x1-0", o.finished("x1-0", func(tr *storage.Trajectory) {

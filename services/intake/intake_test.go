@@ -61,8 +61,8 @@ func start(t *testing.T, log *eventlog.Log) (stop func()) {
 	return servicetest.Start(t, func(ctx context.Context) error { return Run(ctx, env) })
 }
 
-// house is a log with an open run "r" whose feed "trainer" has reached step 2, with one rollout of one turn, and
-// with a closed run "old".
+// house is a log with an open run "r" whose feed "trainer" has reached step 2, with one rollout of
+// one turn, and with a closed run "old".
 func house(t *testing.T) *eventlog.Log {
 	t.Helper()
 	log := natstest.Log(t)
@@ -70,9 +70,11 @@ func house(t *testing.T) *eventlog.Log {
 	servicetest.OpenRun(t, log, "old", servicetest.Config("a"))
 	servicetest.CloseRun(t, log, "old")
 	servicetest.StartRollout(t, log, "r", "g000001-0", "a")
-	servicetest.Append(t, log, servicetest.Event(t, "r", events.TurnSampledType, "g000001-0", "0", events.TurnSampled{FinishReason: "stop"}))
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.TurnSampledType, "g000001-0",
+		"0", events.TurnSampled{FinishReason: "stop"}))
 	for step := int64(1); step <= 2; step++ {
-		servicetest.Append(t, log, servicetest.Event(t, "r", events.BatchReadyType, "trainer", events.Ordinal(step), events.BatchReady{Step: step}))
+		servicetest.Append(t, log, servicetest.Event(t, "r", events.BatchReadyType, "trainer", events.Ordinal(step),
+			events.BatchReady{Step: step}))
 	}
 	return log
 }
@@ -104,13 +106,22 @@ func TestFactsThatOutsidersState(t *testing.T) {
 		run string
 		id  string
 	}{
-		{submission{"rondo.in.fresh.run.fresh.opened", nil, openedBody(t, func(*runfile.RunConfig) {})}, "fresh", "fresh/run.fresh/opened/0"},
-		{submission{"rondo.in.r.run.r.paused", map[string]string{events.HeaderMessageID: "p1"}, `{"reason":"lunch"}`}, "r", "r/run.r/paused/p1"},
-		{submission{"rondo.in.r.run.r.resumed", map[string]string{events.HeaderMessageID: "p2"}, `{}`}, "r", "r/run.r/resumed/p2"},
-		{submission{"rondo.in.r.batch.trainer.consumed", map[string]string{events.HeaderMessageID: "c2", events.HeaderSource: "verl"}, `{"step":2}`}, "r", "r/batch.trainer/consumed/c2"},
-		{submission{"rondo.in.r.rollout.g000001-0.annotated", map[string]string{events.HeaderMessageID: "n", events.HeaderDataRef: "x"}, string(ref)}, "r", "r/rollout.g000001-0/annotated/n"},
-		{submission{"rondo.in.r.rollout.g000001-0.invalidated", map[string]string{events.HeaderMessageID: "i"}, `{"reason":"leaked"}`}, "r", "r/rollout.g000001-0/invalidated/i"},
-		{submission{"rondo.in._.weights.small.activated", map[string]string{events.HeaderMessageID: "a"}, `{"version":0,"replica":"x"}`}, events.Catalogue, "_/weights.small/activated/a"},
+		{submission{"rondo.in.fresh.run.fresh.opened", nil, openedBody(t, func(*runfile.RunConfig) {})}, "fresh",
+			"fresh/run.fresh/opened/0"},
+		{submission{"rondo.in.r.run.r.paused", map[string]string{events.HeaderMessageID: "p1"}, `{"reason":"lunch"}`},
+			"r", "r/run.r/paused/p1"},
+		{submission{"rondo.in.r.run.r.resumed", map[string]string{events.HeaderMessageID: "p2"}, `{}`},
+			"r", "r/run.r/resumed/p2"},
+		{submission{"rondo.in.r.batch.trainer.consumed",
+			map[string]string{events.HeaderMessageID: "c2", events.HeaderSource: "verl"}, `{"step":2}`}, "r",
+			"r/batch.trainer/consumed/c2"},
+		{submission{"rondo.in.r.rollout.g000001-0.annotated",
+			map[string]string{events.HeaderMessageID: "n", events.HeaderDataRef: "x"}, string(ref)}, "r",
+			"r/rollout.g000001-0/annotated/n"},
+		{submission{"rondo.in.r.rollout.g000001-0.invalidated", map[string]string{events.HeaderMessageID: "i"},
+			`{"reason":"leaked"}`}, "r", "r/rollout.g000001-0/invalidated/i"},
+		{submission{"rondo.in._.weights.small.activated", map[string]string{events.HeaderMessageID: "a"},
+			`{"version":0,"replica":"x"}`}, events.Catalogue, "_/weights.small/activated/a"},
 		{submission{"rondo.in.r.run.r.closed", nil, `{"reason":"done"}`}, "r", "r/run.r/closed/0"},
 	} {
 		answer := send(t, log, c.submission)
@@ -137,7 +148,8 @@ func message(seq uint64, k submission) pipeline.Message {
 	for name, value := range k.header {
 		h[name] = []string{value}
 	}
-	return pipeline.Message{Subject: k.subject, Header: h, Data: []byte(k.body), Seq: seq, Time: time.Now(), Delivered: 1}
+	return pipeline.Message{Subject: k.subject, Header: h, Data: []byte(k.body), Seq: seq,
+		Time: time.Now(), Delivered: 1}
 }
 
 func handler(t *testing.T, log *eventlog.Log) *Service {
@@ -149,15 +161,17 @@ func handler(t *testing.T, log *eventlog.Log) *Service {
 	return s
 }
 
-// TestSameMessageIsOneFact delivers each message again: at once, as after a crash between the append and the
-// acknowledgement, to another process, and long after other facts followed it.
+// TestSameMessageIsOneFact delivers each message again: at once, as after a crash between the
+// append and the acknowledgement, to another process, and long after other facts followed it.
 func TestSameMessageIsOneFact(t *testing.T) {
 	log := house(t)
-	opening := message(1, submission{subject: "rondo.in.fresh.run.fresh.opened", body: openedBody(t, func(*runfile.RunConfig) {})})
+	opening := message(1, submission{subject: "rondo.in.fresh.run.fresh.opened",
+		body: openedBody(t, func(*runfile.RunConfig) {})})
 	messages := []pipeline.Message{
 		opening,
 		message(2, submission{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}`}),
-		message(3, submission{"rondo.in.r.batch.trainer.consumed", map[string]string{events.HeaderMessageID: "c2"}, `{"step":2}`}),
+		message(3, submission{"rondo.in.r.batch.trainer.consumed",
+			map[string]string{events.HeaderMessageID: "c2"}, `{"step":2}`}),
 		message(4, submission{subject: "rondo.in.fresh.run.fresh.paused", body: `{}`}),
 		message(5, submission{subject: "rondo.in._.weights.small.activated", body: `{"version":0,"replica":"x"}`}),
 		message(6, submission{subject: "rondo.in.r.nonsense", body: `{}`}),
@@ -206,13 +220,15 @@ func TestIDOfAnotherFactIsRefused(t *testing.T) {
 	if a := send(t, log, submission{"rondo.in.r.batch.trainer.consumed", id, `{"step":1}`}); a.Error != "" {
 		t.Fatal(a.Error)
 	}
-	m := message(77, submission{"rondo.in.r.batch.trainer.consumed", id, `{"step":2}`}) // behind the window of the intake's stream
+	// behind the window of the intake's stream
+	m := message(77, submission{"rondo.in.r.batch.trainer.consumed", id, `{"step":2}`})
 	_, _, err := handler(t, log).take(t.Context(), sender{}, m, false)
 	if err == nil || !strings.Contains(err.Error(), `"c" was used for another`) {
 		t.Errorf("another fact under the same id: %v", err)
 	}
 	m.Data = []byte(` {"step": 1}`)
-	if facts, stored, err := handler(t, log).take(t.Context(), sender{}, m, false); err != nil || len(facts) > 0 || stored.ID != "r/batch.trainer/consumed/c" {
+	if facts, stored, err := handler(t, log).take(t.Context(), sender{}, m, false); err != nil || len(facts) > 0 ||
+		stored.ID != "r/batch.trainer/consumed/c" {
 		t.Errorf("the same fact, spelled otherwise: %v, %+v, %v", facts, stored, err)
 	}
 }
@@ -227,7 +243,8 @@ func TestOnlyInboxesAreAnswered(t *testing.T) {
 	}
 	before := len(servicetest.All(t, log, "r"))
 	for _, reply := range []string{
-		"rondo.v1.r.run.r.closed", "rondo.in.r.run.r.closed", "$JS.API.STREAM.DELETE.RONDO_r", "_INBOX.>", "_INBOX.*", "_INBOX", "_INBOX.a b",
+		"rondo.v1.r.run.r.closed", "rondo.in.r.run.r.closed", "$JS.API.STREAM.DELETE.RONDO_r", "_INBOX.>",
+		"_INBOX.*", "_INBOX", "_INBOX.a b",
 		"_INBOX.x 2\r\n{}\r\nPUB rondo.v1.r.run.r.closed", "",
 	} {
 		m := message(5, submission{subject: "rondo.in.r.nonsense"})
@@ -251,11 +268,12 @@ func TestOnlyInboxesAreAnswered(t *testing.T) {
 	}
 }
 
-// TestLastDeliveryKeepsTheContent: what the intake cannot take in for reasons of its own does not vanish when
-// the intake gives it up.
+// TestLastDeliveryKeepsTheContent: what the intake cannot take in for reasons of its own does not
+// vanish when the intake gives it up.
 func TestLastDeliveryKeepsTheContent(t *testing.T) {
 	log := house(t)
-	broken := servicetest.Append(t, log, servicetest.Event(t, "r", events.BatchReadyType, "trainer", "3", "not a batch"))
+	broken := servicetest.Append(t, log, servicetest.Event(t, "r", events.BatchReadyType,
+		"trainer", "3", "not a batch"))
 	m := message(9, submission{subject: "rondo.in.r.batch.trainer.consumed", body: `{"step":1}`})
 	s := handler(t, log)
 	cause := s.effect().Record(t.Context(), pipeline.Env{Log: log}, m)
@@ -264,7 +282,10 @@ func TestLastDeliveryKeepsTheContent(t *testing.T) {
 	}
 	m.Delivered = 20
 	last := s.effect()
-	last.Handle = func(ctx context.Context, m pipeline.Message) ([]events.Event, error) { return s.giveUp(ctx, m, cause) }
+	last.Handle = func(ctx context.Context, m pipeline.Message) ([]events.Event,
+		error) {
+		return s.giveUp(ctx, m, cause)
+	}
 	for range 2 {
 		if err := last.Record(t.Context(), pipeline.Env{Log: log}, m); err != nil {
 			t.Fatal(err)
@@ -276,8 +297,8 @@ func TestLastDeliveryKeepsTheContent(t *testing.T) {
 	}
 }
 
-// TestConcurrentIntakes lets two intakes take in the facts of many outsiders, with everybody racing for the
-// same chains and the same new run.
+// TestConcurrentIntakes lets two intakes take in the facts of many outsiders, with everybody racing
+// for the same chains and the same new run.
 func TestConcurrentIntakes(t *testing.T) {
 	log := house(t)
 	start(t, log)
@@ -288,17 +309,19 @@ func TestConcurrentIntakes(t *testing.T) {
 		go func() {
 			done <- func() error {
 				ctx := t.Context()
-				_, err := log.Submitter.Submit(ctx, eventlog.Submission{Run: "race", Type: events.RunOpenedType, Entity: "race", Data: events.RunOpened{Config: func() runfile.RunConfig {
-					cfg := servicetest.Config("a")
-					cfg.Seed = int64(i % 2)
-					return cfg
-				}()}})
+				_, err := log.Submitter.Submit(ctx, eventlog.Submission{Run: "race", Type: events.RunOpenedType,
+					Entity: "race", Data: events.RunOpened{Config: func() runfile.RunConfig {
+						cfg := servicetest.Config("a")
+						cfg.Seed = int64(i % 2)
+						return cfg
+					}()}})
 				if err != nil && !strings.Contains(err.Error(), "another configuration") {
 					return err
 				}
 				for j := range facts {
 					_, err := log.Submitter.Submit(ctx, eventlog.Submission{
-						Run: "r", Type: events.RolloutAnnotatedType, Entity: "g000001-0", ID: fmt.Sprintf("%d-%d", i, j),
+						Run: "r", Type: events.RolloutAnnotatedType, Entity: "g000001-0",
+						ID:   fmt.Sprintf("%d-%d", i, j),
 						Data: events.RolloutAnnotated{Text: fmt.Sprint(i, j)},
 					})
 					if err != nil {

@@ -16,8 +16,10 @@ import (
 	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
-// TestManyInventedNames: somebody without a key invents a run for each of thousands of messages and waits for no answer. All of them share one consumer and one tenant, and
-// little memory. Submissions of another run are answered while almost all of the flood waits. All of it is refused in the end, and a new run can be opened.
+// TestManyInventedNames: somebody without a key invents a run for each of thousands of messages and
+// waits for no answer. All of them share one consumer and one tenant, and little memory.
+// Submissions of another run are answered while almost all of the flood waits. All of it is refused
+// in the end, and a new run can be opened.
 func TestManyInventedNames(t *testing.T) {
 	invented := int64(nightly.Count(2000, 10_000))
 	log := house(t)
@@ -46,7 +48,8 @@ func TestManyInventedNames(t *testing.T) {
 				t.Fatal(a.Error)
 			}
 			served, _ := dealtWith(t, log)
-			t.Logf("%d of %d invented names waited, %d were served beside one submission of another run", left, invented, served-before)
+			t.Logf("%d of %d invented names waited, %d were served beside one submission of another run", left,
+				invented, served-before)
 			if served-before > 20*slots {
 				t.Errorf("a submission of another run waited for %d of the flood", served-before)
 			}
@@ -108,20 +111,24 @@ func consumers(t *testing.T, log *eventlog.Log) (names []string) {
 	return names
 }
 
-// TestTwoIntakesServeStrangers: two intakes share the consumer of strangers. A run that was known, and has a consumer of its own on the server, can be a stranger.
+// TestTwoIntakesServeStrangers: two intakes share the consumer of strangers. A run that was known,
+// and has a consumer of its own on the server, can be a stranger.
 func TestTwoIntakesServeStrangers(t *testing.T) {
 	log := house(t)
 	queue, _ := topology.QueueOf("rondo.in.old.query.q.submitted")
-	if _, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.Intake)[0].ForQueue(queue), ""); err != nil {
+	if _, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.Intake)[0].ForQueue(queue),
+		""); err != nil {
 		t.Fatal(err)
 	}
 	start(t, log)
 	start(t, log)
 	var senders sync.WaitGroup
-	for _, subject := range []string{"rondo.in.old.query.q.submitted", "rondo.in.x.query.q.submitted", "rondo.in._.weights.none.activated"} {
+	for _, subject := range []string{"rondo.in.old.query.q.submitted", "rondo.in.x.query.q.submitted",
+		"rondo.in._.weights.none.activated"} {
 		senders.Go(func() {
 			for range 50 {
-				if a := send(t, log, submission{subject: subject, body: `{}`}); a.Error == "" || strings.Contains(a.Error, "given up") {
+				if a := send(t, log, submission{subject: subject, body: `{}`}); a.Error == "" ||
+					strings.Contains(a.Error, "given up") {
 					t.Errorf("%s: %+v", subject, a)
 				}
 			}
@@ -138,12 +145,14 @@ func TestTwoIntakesServeStrangers(t *testing.T) {
 	})
 }
 
-// TestConsumerOfAKilledIntake: an intake was killed while it served a run as a stranger. The consumer that it leaves behind holds up nobody whose run the next one knows.
+// TestConsumerOfAKilledIntake: an intake was killed while it served a run as a stranger. The
+// consumer that it leaves behind holds up nobody whose run the next one knows.
 func TestConsumerOfAKilledIntake(t *testing.T) {
 	log := house(t)
 	known := submission{subject: "rondo.in.r.rollout.g000001-0.annotated", body: `{"text":"hm"}`}
 	queue, _ := topology.QueueOf(known.subject)
-	if _, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.Intake)[0].ForStrangers([]topology.Queue{queue}), ""); err != nil {
+	if _, err := log.Streams.EnsureConsumer(t.Context(),
+		topology.ConsumersOf(topology.Intake)[0].ForStrangers([]topology.Queue{queue}), ""); err != nil {
 		t.Fatal(err)
 	}
 	start(t, log)

@@ -10,11 +10,13 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestJudgements: a version is judged once in a stage, of what there is; a promotion that names a judgement is the one that it leads to, and none that something else came before.
+// TestJudgements: a version is judged once in a stage, of what there is; a promotion that names a
+// judgement is the one that it leads to, and none that something else came before.
 func TestJudgements(t *testing.T) {
 	log := house(t)
 	for _, version := range []int64{1, 2, 3} {
-		servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "small", events.Ordinal(version), events.WeightsPublished{Policy: "small", Version: version}))
+		servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType,
+			"small", events.Ordinal(version), events.WeightsPublished{Policy: "small", Version: version}))
 	}
 	start(t, log)
 	n := 0
@@ -25,14 +27,16 @@ func TestJudgements(t *testing.T) {
 			t.Fatal(err)
 		}
 		n++
-		answer := send(t, log, submission{events.IntakeSubject(events.Catalogue, typ, "small"), map[string]string{events.HeaderMessageID: fmt.Sprint("m", n)}, string(body)})
+		answer := send(t, log, submission{events.IntakeSubject(events.Catalogue, typ, "small"),
+			map[string]string{events.HeaderMessageID: fmt.Sprint("m", n)}, string(body)})
 		return answer.Sequence, answer.Error
 	}
 	judge := func(change func(*events.WeightsJudged)) (uint64, string) {
 		t.Helper()
 		j := events.WeightsJudged{
-			Version: 2, Against: 1, Stage: events.JudgedGate, Verdict: events.JudgedPassed, Sources: []events.JudgedSource{},
-			Rules: events.JudgementRules{By: "reward", PassAt: 1, Confidence: 0.95, Resamples: 1000},
+			Version: 2, Against: 1, Stage: events.JudgedGate, Verdict: events.JudgedPassed,
+			Sources: []events.JudgedSource{},
+			Rules:   events.JudgementRules{By: "reward", PassAt: 1, Confidence: 0.95, Resamples: 1000},
 		}
 		change(&j)
 		return say(events.WeightsJudgedType, j)
@@ -47,9 +51,18 @@ func TestJudgements(t *testing.T) {
 		"version 9 of policy small was never published": func(j *events.WeightsJudged) { j.Version = 9 },
 		"version 8 of policy small was never published": func(j *events.WeightsJudged) { j.Against = 8 },
 		"cannot be judged against itself":               func(j *events.WeightsJudged) { j.Against = 2 },
-		"give the reasons":                              func(j *events.WeightsJudged) { j.Verdict = events.JudgedFailed },
-		"and of no other stage's":                       func(j *events.WeightsJudged) { j.Stage = events.JudgedCanary },
-		"is no weights.promoted that gives version 2":   func(j *events.WeightsJudged) { j.Stage, j.Promotion = events.JudgedCanary, 1 },
+		"give the reasons": func(
+			j *events.WeightsJudged) {
+			j.Verdict = events.JudgedFailed
+		},
+		"and of no other stage's": func(
+			j *events.WeightsJudged) {
+			j.Stage = events.JudgedCanary
+		},
+		"is no weights.promoted that gives version 2": func(j *events.WeightsJudged) {
+			j.Stage,
+				j.Promotion = events.JudgedCanary, 1
+		},
 		"verdict": func(j *events.WeightsJudged) { j.Verdict = "good" },
 		"stage":   func(j *events.WeightsJudged) { j.Stage = "whim" },
 	} {
@@ -75,7 +88,8 @@ func TestJudgements(t *testing.T) {
 		_, got := say(events.WeightsPromotedType, p)
 		refused(want, got, want)
 	}
-	given, got := say(events.WeightsPromotedType, events.WeightsPromoted{Version: 2, Share: 0.1, Before: 1, Judgement: id})
+	given, got := say(events.WeightsPromotedType, events.WeightsPromoted{Version: 2, Share: 0.1,
+		Before: 1, Judgement: id})
 	refused("the share", got, "")
 	canary := func(j *events.WeightsJudged) {
 		j.Stage, j.Promotion, j.Verdict, j.Reasons = events.JudgedCanary, given, events.JudgedFailed, []string{"worse"}

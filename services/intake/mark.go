@@ -14,8 +14,8 @@ import (
 // searchTime bounds the search for secrets in a comment.
 const searchTime = 5 * time.Second
 
-// admitMark checks what a person says of a rollout, which may be over and in the run's archive but for its outcome. A comment with a secret is refused: the log
-// forgets nothing.
+// admitMark checks what a person says of a rollout, which may be over and in the run's archive but
+// for its outcome. A comment with a secret is refused: the log forgets nothing.
 func (s *Service) admitMark(ctx context.Context, _ runfile.RunConfig, fact events.Event, p *events.MarkRecorded) error {
 	_, err := s.log.Last(ctx, fact.Run, events.RolloutStartedType.Kind(), fact.Entity)
 	if errors.Is(err, eventlog.ErrNotFound) {

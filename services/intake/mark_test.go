@@ -9,8 +9,9 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestMarks: people mark rollouts of open and of closed runs, also those in flight, whose work goes on behind the link that it knows. What no rollout has, or what
-// holds a secret, is refused, and the refusal keeps none of it.
+// TestMarks: people mark rollouts of open and of closed runs, also those in flight, whose work goes
+// on behind the link that it knows. What no rollout has, or what holds a secret, is refused, and
+// the refusal keeps none of it.
 func TestMarks(t *testing.T) {
 	log := natstest.Log(t)
 	const id = "g000001-0"
@@ -32,7 +33,8 @@ func TestMarks(t *testing.T) {
 			t.Errorf("%d marks", len(marks))
 		}
 	}
-	if after, err := log.Last(t.Context(), "r", events.RolloutStartedType.Kind(), id); err != nil || after.Seq != before.Seq {
+	if after, err := log.Last(t.Context(), "r", events.RolloutStartedType.Kind(), id); err != nil ||
+		after.Seq != before.Seq {
 		t.Errorf("a mark stands in the rollout's chain, at %d: %v", after.Seq, err)
 	}
 	for name, c := range map[string]struct {
@@ -43,7 +45,8 @@ func TestMarks(t *testing.T) {
 		"a long text":     {id, strings.Repeat("ä", 2001), "maxLength"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			why := outsider{t, log, "r"}.state(events.MarkRecordedType, c.rollout, events.MarkRecorded{Marked: true, Text: c.text})
+			why := outsider{t, log, "r"}.state(events.MarkRecordedType, c.rollout,
+				events.MarkRecorded{Marked: true, Text: c.text})
 			if !strings.Contains(why, c.why) || strings.Contains(why, secret) {
 				t.Errorf("%q", why)
 			}

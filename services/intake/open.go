@@ -14,9 +14,10 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// open makes a run's stream and states the opening as its first event; when that is there, it lists the run in the catalogue. at is when
-// the message came.
-func (s *Service) open(ctx context.Context, fact events.Event, opened *events.RunOpened, at time.Time) (facts []events.Event, stored events.Event, err error) {
+// open makes a run's stream and states the opening as its first event; when that is there, it lists
+// the run in the catalogue. at is when the message came.
+func (s *Service) open(ctx context.Context, fact events.Event, opened *events.RunOpened,
+	at time.Time) (facts []events.Event, stored events.Event, err error) {
 	if err := admitRun(fact); err != nil {
 		return nil, stored, err
 	}
@@ -31,8 +32,10 @@ func (s *Service) open(ctx context.Context, fact events.Event, opened *events.Ru
 		// A stream is no event, and the opening needs it.
 		err := s.streams.EnsureRunFor(ctx, fact.Run, opened.Config.Log)
 		if errors.Is(err, eventlog.ErrNoRoom) {
-			return nil, stored, refuse("run %s: its log reserves %s (log.max_bytes), and %v: set a smaller log.max_bytes, delete the streams of archived runs "+
-				"(rondo gc --runs-older-than), or raise the server's limit (max_file_store)", fact.Run, runfile.Size(opened.Config.Log.Bytes()), eventlog.ErrNoRoom)
+			return nil, stored,
+				refuse("run %s: its log reserves %s (log.max_bytes), and %v: set a smaller log.max_bytes, delete the streams of archived runs "+
+					"(rondo gc --runs-older-than), or raise the server's limit (max_file_store)", fact.Run,
+					runfile.Size(opened.Config.Log.Bytes()), eventlog.ErrNoRoom)
 		}
 		if errors.Is(err, eventlog.ErrReplicas) {
 			return nil, stored, refuse("run %s: log.replicas %d: %v", fact.Run, opened.Config.Log.Replicas, err)
@@ -49,12 +52,14 @@ func (s *Service) open(ctx context.Context, fact events.Event, opened *events.Ru
 	case err != nil:
 		return nil, stored, err
 	case !sameOpening(*opened, stored):
-		return nil, stored, refuse("there is a run %q already, with another configuration: choose another name", fact.Run)
+		return nil, stored, refuse("there is a run %q already, with another configuration: choose another name",
+			fact.Run)
 	}
 	if err := s.openAt(ctx, fact.Run, at); err != nil {
 		return nil, stored, err
 	}
-	// Who is told that a run is open finds it after a power cut, at every durability. The catalogue comes second: what it lists is there.
+	// Who is told that a run is open finds it after a power cut, at every durability. The catalogue
+	// comes second: what it lists is there.
 	if err := s.streams.Persist(fact.Run); err != nil {
 		return nil, stored, err
 	}
@@ -79,7 +84,8 @@ func (s *Service) beginning(ctx context.Context, fact events.Event, opened event
 	return fact, err
 }
 
-// sameOpening reports whether an opening says what a recorded one does, but for the version that the intake has looked up.
+// sameOpening reports whether an opening says what a recorded one does, but for the version that
+// the intake has looked up.
 func sameOpening(opened events.RunOpened, stored events.Event) bool {
 	payload, err := decode(stored.Type, stored.Data)
 	recorded, ok := payload.(*events.RunOpened)
@@ -116,7 +122,8 @@ func (s *Service) admitOpening(ctx context.Context, fact events.Event, opened *e
 	if err := json.Unmarshal(fact.Data, &written); err != nil {
 		return refuse("run %s: %v", fact.Run, err)
 	}
-	if err := errors.Join(runfile.CheckWritten(written.Config, &runfile.RunConfig{}), opened.Config.Validate()); err != nil {
+	if err := errors.Join(runfile.CheckWritten(written.Config, &runfile.RunConfig{}),
+		opened.Config.Validate()); err != nil {
 		return refuse("run %s: %v", fact.Run, err)
 	}
 	if err := advantage.Check(opened.Config); err != nil {
@@ -130,25 +137,29 @@ func (s *Service) admitOpening(ctx context.Context, fact events.Event, opened *e
 	return s.admitName(ctx, fact.Run)
 }
 
-// admitContinued checks what a run says that it takes along, and that the plane knows the run and the weights that it names.
+// admitContinued checks what a run says that it takes along, and that the plane knows the run and
+// the weights that it names.
 func (s *Service) admitContinued(ctx context.Context, run string, opened *events.RunOpened) error {
 	before, policy := opened.Continues, opened.Config.Policy
 	if err := before.Validate(run, opened.Config); err != nil {
 		return refuse("run %s %v", run, err)
 	}
-	if _, err := s.log.Last(ctx, events.Catalogue, events.RunOpenedType.Kind(), before.Run); errors.Is(err, eventlog.ErrNotFound) {
+	if _, err := s.log.Last(ctx, events.Catalogue, events.RunOpenedType.Kind(),
+		before.Run); errors.Is(err, eventlog.ErrNotFound) {
 		return refuse("run %s continues %s: there is no such run", run, before.Run)
 	} else if err != nil {
 		return err
 	}
 	published, _, err := s.log.Published(ctx, events.Catalogue, policy)
 	if err == nil && before.PolicyVersion > published.Version {
-		return refuse("run %s continues %s at version %d of policy %s, which was never published", run, before.Run, before.PolicyVersion, policy)
+		return refuse("run %s continues %s at version %d of policy %s, which was never published", run, before.Run,
+			before.PolicyVersion, policy)
 	}
 	return err
 }
 
-// admitName refuses the name of a run whose stream was deleted: the catalogue, and what was trained, know it.
+// admitName refuses the name of a run whose stream was deleted: the catalogue, and
+// what was trained, know it.
 func (s *Service) admitName(ctx context.Context, run string) error {
 	_, err := s.log.Last(ctx, events.Catalogue, events.RunOpenedType.Kind(), run)
 	if errors.Is(err, eventlog.ErrNotFound) {
@@ -172,7 +183,8 @@ func (s *Service) openAt(ctx context.Context, run string, at time.Time) error {
 	return err
 }
 
-// catalogue is the copy of a run's opening or closing for where all services look for runs; nil when it was copied long ago.
+// catalogue is the copy of a run's opening or closing for where all services look for runs; nil
+// when it was copied long ago.
 func (s *Service) catalogue(ctx context.Context, e events.Event) (*events.Event, error) {
 	c := events.Event{ID: e.ID, Run: events.Catalogue, Type: e.Type, Entity: e.Run, Data: e.Data}
 	c, last, err := s.log.BehindLast(ctx, c)

@@ -13,7 +13,8 @@ import (
 )
 
 // admitQuery checks a user's query against the run that is to answer it.
-func (s *Service) admitQuery(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.QuerySubmitted) error {
+func (s *Service) admitQuery(ctx context.Context, cfg runfile.RunConfig, fact events.Event,
+	p *events.QuerySubmitted) error {
 	if !strings.HasPrefix(fact.Entity, events.QueryPrefix) {
 		return refuse("query %q: begin its name with %s", fact.Entity, events.QueryPrefix)
 	}
@@ -42,19 +43,23 @@ func (s *Service) admitQuery(ctx context.Context, cfg runfile.RunConfig, fact ev
 	return s.admitRepository(ctx, cfg, fact.Run, p.Repository, p.Consent)
 }
 
-// Bounds of a repository of a user: its archive, and its files, which a sandbox with the default limits has room for twice.
+// Bounds of a repository of a user: its archive, and its files, which a sandbox with the default
+// limits has room for twice.
 const (
 	maxRepository      = 64 << 20
 	maxRepositoryFiles = sandbox.DefaultDiskBytes / 2
 )
 
-// admitRepository checks the code of a user. The archive is read whole, as a sandbox that cannot unpack it would fail the run's machines.
-func (s *Service) admitRepository(ctx context.Context, cfg runfile.RunConfig, run string, r *events.UserRepository, consent bool) error {
+// admitRepository checks the code of a user. The archive is read whole, as a sandbox that cannot
+// unpack it would fail the run's machines.
+func (s *Service) admitRepository(ctx context.Context, cfg runfile.RunConfig, run string,
+	r *events.UserRepository, consent bool) error {
 	switch {
 	case r == nil:
 		return nil
 	case !cfg.Has(runfile.FeatureUserRepositories):
-		return refuse("repository: the run takes none of users; runs that do have %s among their features", runfile.FeatureUserRepositories)
+		return refuse("repository: the run takes none of users; runs that do have %s among their features",
+			runfile.FeatureUserRepositories)
 	case !consent: // whatever traffic.consent says
 		return refuse("consent: the run takes no repository of users who have not agreed")
 	case strings.Contains(r.Origin, "@"):
@@ -90,7 +95,8 @@ func (s *Service) admitClosed(ctx context.Context, fact events.Event) error {
 }
 
 // admitFeedback checks a user's feedback against the rollout that it is about.
-func (s *Service) admitFeedback(ctx context.Context, cfg runfile.RunConfig, fact events.Event, p *events.FeedbackRecorded) error {
+func (s *Service) admitFeedback(ctx context.Context, cfg runfile.RunConfig, fact events.Event,
+	p *events.FeedbackRecorded) error {
 	last, err := s.log.LastOfType(ctx, fact.Run, events.RolloutStartedType, fact.Entity)
 	if errors.Is(err, eventlog.ErrNotFound) {
 		return refuseRollout(fact)
@@ -101,7 +107,8 @@ func (s *Service) admitFeedback(ctx context.Context, cfg runfile.RunConfig, fact
 	case p.Signal == events.SignalScore && p.Reward == nil:
 		return refuse("reward: a %s needs one", events.SignalScore)
 	case (p.Signal == events.SignalAccept || p.Signal == events.SignalReject) && p.Reward != nil:
-		return refuse("reward: only a %s or a %s has one; %s says it by itself", events.SignalScore, events.SignalFollow, p.Signal)
+		return refuse("reward: only a %s or a %s has one; %s says it by itself", events.SignalScore,
+			events.SignalFollow, p.Signal)
 	case p.Reward != nil:
 		err = admitReward("reward", *p.Reward)
 	}
@@ -114,8 +121,10 @@ func (s *Service) admitFeedback(ctx context.Context, cfg runfile.RunConfig, fact
 	return s.admitRemark(ctx, last)
 }
 
-// admitFinal checks the code that a user has in the end: of the answer to a query, whose user has agreed.
-func (s *Service) admitFinal(ctx context.Context, cfg runfile.RunConfig, start events.Event, r *events.UserRepository) error {
+// admitFinal checks the code that a user has in the end: of the answer to a
+// query, whose user has agreed.
+func (s *Service) admitFinal(ctx context.Context, cfg runfile.RunConfig, start events.Event,
+	r *events.UserRepository) error {
 	started, err := events.Data[events.RolloutStarted](start)
 	if err != nil {
 		return err

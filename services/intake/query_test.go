@@ -30,12 +30,15 @@ func TestQueriesAndFeedback(t *testing.T) {
 		t.Errorf("the query stands %d times", n)
 	}
 	task, err := log.Task(t.Context(), "r", "q-anna-1")
-	if err != nil || task.Name != "q-anna-1" || task.Instruction != "Fix my bug." || !task.HasVerifier() || task.Workdir != "/app" {
+	if err != nil || task.Name != "q-anna-1" || task.Instruction != "Fix my bug." || !task.HasVerifier() ||
+		task.Workdir != "/app" {
 		t.Errorf("the query's task is %+v: %v", task, err)
 	}
 	reward := 0.25
 	for _, f := range []events.FeedbackRecorded{
-		{Signal: events.SignalAccept}, {Signal: events.SignalReject, Text: "no"}, {Signal: events.SignalFollow, Text: "why?"}, {Signal: events.SignalFollow, Reward: &reward}, {Signal: events.SignalScore, Reward: &reward},
+		{Signal: events.SignalAccept}, {Signal: events.SignalReject, Text: "no"},
+		{Signal: events.SignalFollow, Text: "why?"}, {Signal: events.SignalFollow, Reward: &reward},
+		{Signal: events.SignalScore, Reward: &reward},
 	} {
 		o.must(events.FeedbackRecordedType, "g000001-0", f)
 	}
@@ -48,20 +51,30 @@ func TestQueriesAndFeedback(t *testing.T) {
 		data        any
 		want        []string
 	}{
-		"a name of another kind":    {"r", "anna-1", query, []string{`"anna-1"`, "begin its name with q"}},
-		"an unknown task":           {"r", "q2", events.QuerySubmitted{Instruction: "x", Task: "z", Session: "anna", Consent: true}, []string{`task "z"`}},
-		"no instruction":            {"r", "q2", events.QuerySubmitted{Task: "a"}, []string{"instruction"}},
-		"the same name again":       {"r", "q-anna-1", events.QuerySubmitted{Instruction: "x", Task: "a", Session: "anna", Consent: true}, []string{"q-anna-1", "other content"}},
-		"a full run":                {"full", "q2", query, []string{"% full"}},
-		"a closed run":              {"old", "q2", query, []string{"run old is closed"}},
-		"feedback on nobody":        {"r", "g000009-0", events.FeedbackRecorded{Signal: events.SignalAccept}, []string{`rollout "g000009-0"`}},
-		"an unknown signal":         {"r", "g000001-0", events.FeedbackRecorded{Signal: "shrug"}, []string{"signal"}},
-		"a score without a reward":  {"r", "g000001-0", events.FeedbackRecorded{Signal: events.SignalScore}, []string{"reward", "needs one"}},
-		"nobody's session":          {"r", "q2", events.QuerySubmitted{Instruction: "x", Task: "a", Consent: true}, []string{"session: name it", "0.5"}},
-		"a session that is left":    {"r", "q2", events.QuerySubmitted{Instruction: "x", Task: "a", Session: "s1", Consent: true}, []string{"session: it is not in the share of 0.5"}},
-		"a user who did not agree":  {"r", "q2", events.QuerySubmitted{Instruction: "x", Task: "a", Session: "anna"}, []string{"consent: "}},
-		"a reward without a score":  {"r", "g000001-0", events.FeedbackRecorded{Signal: events.SignalAccept, Reward: &reward}, []string{"reward", "accept"}},
-		"a reward that is too much": {"r", "g000001-0", events.FeedbackRecorded{Signal: events.SignalScore, Reward: &huge}, []string{"reward 1e+10"}},
+		"a name of another kind": {"r", "anna-1", query, []string{`"anna-1"`, "begin its name with q"}},
+		"an unknown task": {"r", "q2", events.QuerySubmitted{Instruction: "x", Task: "z", Session: "anna",
+			Consent: true}, []string{`task "z"`}},
+		"no instruction": {"r", "q2", events.QuerySubmitted{Task: "a"}, []string{"instruction"}},
+		"the same name again": {"r", "q-anna-1",
+			events.QuerySubmitted{Instruction: "x", Task: "a", Session: "anna", Consent: true},
+			[]string{"q-anna-1", "other content"}},
+		"a full run":   {"full", "q2", query, []string{"% full"}},
+		"a closed run": {"old", "q2", query, []string{"run old is closed"}},
+		"feedback on nobody": {"r", "g000009-0", events.FeedbackRecorded{Signal: events.SignalAccept},
+			[]string{`rollout "g000009-0"`}},
+		"an unknown signal": {"r", "g000001-0", events.FeedbackRecorded{Signal: "shrug"}, []string{"signal"}},
+		"a score without a reward": {"r", "g000001-0", events.FeedbackRecorded{Signal: events.SignalScore},
+			[]string{"reward", "needs one"}},
+		"nobody's session": {"r", "q2", events.QuerySubmitted{Instruction: "x", Task: "a", Consent: true},
+			[]string{"session: name it", "0.5"}},
+		"a session that is left": {"r", "q2", events.QuerySubmitted{Instruction: "x", Task: "a", Session: "s1",
+			Consent: true}, []string{"session: it is not in the share of 0.5"}},
+		"a user who did not agree": {"r", "q2", events.QuerySubmitted{Instruction: "x", Task: "a", Session: "anna"},
+			[]string{"consent: "}},
+		"a reward without a score": {"r", "g000001-0",
+			events.FeedbackRecorded{Signal: events.SignalAccept, Reward: &reward}, []string{"reward", "accept"}},
+		"a reward that is too much": {"r", "g000001-0",
+			events.FeedbackRecorded{Signal: events.SignalScore, Reward: &huge}, []string{"reward 1e+10"}},
 	} {
 		typ := events.QuerySubmittedType
 		if _, ok := c.data.(events.FeedbackRecorded); ok {
@@ -82,7 +95,8 @@ func TestQueriesThatNobodyCouldAnswer(t *testing.T) {
 	silent, odd := servicetest.Config("a"), servicetest.Config("a", "quicksort")
 	silent.External, silent.Endpoint = true, ""
 	for _, cfg := range []*runfile.RunConfig{&silent, &odd} {
-		cfg.Features, cfg.Traffic = []string{runfile.FeatureUserTraffic}, runfile.Traffic{Rate: 1, Consent: runfile.ConsentOptional}
+		cfg.Features, cfg.Traffic = []string{runfile.FeatureUserTraffic},
+			runfile.Traffic{Rate: 1, Consent: runfile.ConsentOptional}
 	}
 	odd.Tasks[0].Tests = storage.Ref{}
 	servicetest.OpenRun(t, log, "silent", silent)
@@ -97,14 +111,16 @@ func TestQueriesThatNobodyCouldAnswer(t *testing.T) {
 		"a task's name":   {"odd", "quicksort", false, "has a task of that name"},
 		"no tests to run": {"odd", "q1", true, "has no tests"},
 	} {
-		refused := outsider{t, log, c.run}.state(events.QuerySubmittedType, c.entity, events.QuerySubmitted{Instruction: "x", Task: "a", Verify: c.verify})
+		refused := outsider{t, log, c.run}.state(events.QuerySubmittedType, c.entity,
+			events.QuerySubmitted{Instruction: "x", Task: "a", Verify: c.verify})
 		if !strings.Contains(refused, c.want) {
 			t.Errorf("%s: %q", name, refused)
 		}
 	}
 }
 
-// TestRunsTakeNothingOfUsersByDefault: neither queries nor rewards, only remarks on what a verifier scores.
+// TestRunsTakeNothingOfUsersByDefault: neither queries nor rewards, only remarks
+// on what a verifier scores.
 func TestRunsTakeNothingOfUsersByDefault(t *testing.T) {
 	log := natstest.Log(t)
 	plain, rewarded := servicetest.Config("a", "b"), servicetest.Config("a", "b")
@@ -118,7 +134,9 @@ func TestRunsTakeNothingOfUsersByDefault(t *testing.T) {
 	}
 	start(t, log)
 	half := 0.5
-	accept, remark, corrected := events.FeedbackRecorded{Signal: events.SignalAccept}, events.FeedbackRecorded{Signal: events.SignalFollow, Text: "why?"}, events.FeedbackRecorded{Signal: events.SignalFollow, Reward: &half}
+	accept, remark, corrected := events.FeedbackRecorded{Signal: events.SignalAccept},
+		events.FeedbackRecorded{Signal: events.SignalFollow, Text: "why?"},
+		events.FeedbackRecorded{Signal: events.SignalFollow, Reward: &half}
 	const noReward = "takes no rewards from users; runs that do have feedback_rewards"
 	for _, c := range []struct {
 		run, entity string
@@ -126,9 +144,12 @@ func TestRunsTakeNothingOfUsersByDefault(t *testing.T) {
 		data        any
 		want        string
 	}{
-		{"plain", "q1", events.QuerySubmittedType, events.QuerySubmitted{Instruction: "x", Task: "a", Session: "anna", Consent: true}, "takes no users' traffic"},
-		{"rewarded", "q1", events.QuerySubmittedType, events.QuerySubmitted{Instruction: "x", Task: "a", Session: "anna", Consent: true}, "takes no users' traffic"},
-		{"plain", "xanna", events.GroupOpenedType, events.GroupOpened{Task: "a", Size: 1, Session: "anna", Consent: true}, "takes no users' traffic"},
+		{"plain", "q1", events.QuerySubmittedType, events.QuerySubmitted{Instruction: "x", Task: "a", Session: "anna",
+			Consent: true}, "takes no users' traffic"},
+		{"rewarded", "q1", events.QuerySubmittedType, events.QuerySubmitted{Instruction: "x", Task: "a",
+			Session: "anna", Consent: true}, "takes no users' traffic"},
+		{"plain", "xanna", events.GroupOpenedType, events.GroupOpened{Task: "a", Size: 1, Session: "anna",
+			Consent: true}, "takes no users' traffic"},
 		{"plain", "xharness", events.GroupOpenedType, events.GroupOpened{Task: "a", Size: 1}, ""},
 		{"plain", "g000001-0", events.FeedbackRecordedType, accept, ""},
 		{"plain", "g000002-0", events.FeedbackRecordedType, accept, noReward},
@@ -146,7 +167,8 @@ func TestRunsTakeNothingOfUsersByDefault(t *testing.T) {
 	}
 }
 
-// TestGroupsAreTraffic in a run that takes it: an outsider's group is a session of a user who has agreed, or refused.
+// TestGroupsAreTraffic in a run that takes it: an outsider's group is a session of a user
+// who has agreed, or refused.
 func TestGroupsAreTraffic(t *testing.T) {
 	log := natstest.Log(t)
 	cfg := servicetest.Config("a")
@@ -169,7 +191,8 @@ func TestGroupsAreTraffic(t *testing.T) {
 	}
 }
 
-// TestRefusedUsersLeaveNoTrace: what somebody wrote who has not agreed is in no event and in no object, however it was refused.
+// TestRefusedUsersLeaveNoTrace: what somebody wrote who has not agreed is in no event and in no
+// object, however it was refused.
 func TestRefusedUsersLeaveNoTrace(t *testing.T) {
 	log := natstest.Log(t)
 	cfg := servicetest.Config("a")
@@ -179,8 +202,10 @@ func TestRefusedUsersLeaveNoTrace(t *testing.T) {
 	const planted = "my-private-words"
 	for _, k := range []submission{
 		{"rondo.in.r.query.q1.submitted", nil, `{"instruction":"` + planted + `","task":"a","session":"anna"}`},
-		{"rondo.in.r.query.q2.submitted", nil, `{"instruction":"` + planted + `","task":"a","session":"s1","consent":true}`},
-		{"rondo.in.r.query.q3.submitted", nil, `{"instruction":"` + planted + `","task":"a","session":"anna","agreed":true}`},
+		{"rondo.in.r.query.q2.submitted", nil, `{"instruction":"` + planted +
+			`","task":"a","session":"s1","consent":true}`},
+		{"rondo.in.r.query.q3.submitted", nil, `{"instruction":"` + planted +
+			`","task":"a","session":"anna","agreed":true}`},
 		{"rondo.in.r.query.q4.submitted", nil, `{"instruction":"` + planted},
 		{"rondo.in.none.query.q5.submitted", nil, `{"instruction":"` + planted + `","task":"a"}`},
 		{"rondo.in.r.feedback.g000009-0.recorded", nil, `{"signal":"reject","text":"` + planted + `"}`},

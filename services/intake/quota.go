@@ -14,14 +14,15 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// Quotas bound what one sender may hand in: the outsiders of one role in one run, for one feed or policy where the role has one. Senders that
-// name no known run or policy get strangersShare times as much together. Each intake process counts for itself, from its start. Zero is no
-// bound.
+// Quotas bound what one sender may hand in: the outsiders of one role in one run, for one feed or
+// policy where the role has one. Senders that name no known run or policy get strangersShare times
+// as much together. Each intake process counts for itself, from its start. Zero is no bound.
 type Quotas struct {
 	MessagesPerMinute float64
 	// BytesPerMinute are those of messages, and of the objects that they name and the intake reads.
 	BytesPerMinute float64
-	// DeadLettersPerDay are the refused messages that are recorded; others are answered and counted.
+	// DeadLettersPerDay are the refused messages that are recorded; others
+	// are answered and counted.
 	DeadLettersPerDay float64
 	// DeadLettersFor is how long a refused message stays on the log. Its body is garbage then.
 	DeadLettersFor time.Duration
@@ -29,16 +30,19 @@ type Quotas struct {
 
 // DefaultQuotas let some thousand rollouts state their turns, and bring their files, at once.
 func DefaultQuotas() Quotas {
-	return Quotas{MessagesPerMinute: 60_000, BytesPerMinute: 8 << 30, DeadLettersPerDay: 1000, DeadLettersFor: 7 * 24 * time.Hour}
+	return Quotas{MessagesPerMinute: 60_000, BytesPerMinute: 8 << 30, DeadLettersPerDay: 1000,
+		DeadLettersFor: 7 * 24 * time.Hour}
 }
 
 // Validate says which quota cannot be.
 func (q Quotas) Validate() error {
 	switch {
 	case !(q.MessagesPerMinute >= 0 && q.BytesPerMinute >= 0 && q.DeadLettersPerDay >= 0):
-		return fmt.Errorf("quotas of the intake: %g messages and %g bytes a minute, %g dead letters a day: must not be negative", q.MessagesPerMinute, q.BytesPerMinute, q.DeadLettersPerDay)
+		return fmt.Errorf("quotas of the intake: %g messages and %g bytes a minute, %g dead letters a day: must not be negative",
+			q.MessagesPerMinute, q.BytesPerMinute, q.DeadLettersPerDay)
 	case q.DeadLettersFor < time.Second && q.DeadLettersFor != 0:
-		return fmt.Errorf("quotas of the intake: dead letters are kept for %s: must be at least 1s, or 0 for ever", q.DeadLettersFor)
+		return fmt.Errorf("quotas of the intake: dead letters are kept for %s: must be at least 1s, or 0 for ever",
+			q.DeadLettersFor)
 	}
 	return nil
 }
@@ -51,7 +55,8 @@ type allowance struct {
 	at     time.Time
 }
 
-// take takes n out of the bucket, or says after what time that would be possible. More than the bucket holds is taken when it is full.
+// take takes n out of the bucket, or says after what time that would be possible. More than the
+// bucket holds is taken when it is full.
 func (a *allowance) take(now time.Time, n float64) time.Duration {
 	if a.most == 0 {
 		return 0
@@ -77,10 +82,12 @@ type account struct {
 	logged       time.Time
 }
 
-// rememberedSenders bounds the senders that are counted at once, and likewise the strangers: those cannot push the others out.
+// rememberedSenders bounds the senders that are counted at once, and likewise the strangers: those
+// cannot push the others out.
 const rememberedSenders = 4096
 
-// strangersShare is how many senders' quotas all strangers have together. One of them alone cannot use that up, so others can still open runs.
+// strangersShare is how many senders' quotas all strangers have together. One of them alone cannot
+// use that up, so others can still open runs.
 const strangersShare = 10
 
 // meter counts what outsiders hand in.
@@ -110,7 +117,8 @@ func newMeter(q Quotas, env pipeline.Env) (*meter, error) {
 	}, []string{"role", "outcome"}))
 	return &meter{
 		quotas: q, logger: env.Logger, now: time.Now, counted: counted,
-		known: known, strangers: strangers, together: newAccount("all senders of unknown runs and policies together", q, strangersShare),
+		known: known, strangers: strangers, together: newAccount("all senders of unknown runs and policies together", q,
+			strangersShare),
 	}, err
 }
 
@@ -155,7 +163,8 @@ func (m *meter) message(from sender, msg pipeline.Message) error {
 // read counts bytes that the intake is to read for a sender, or refuses to.
 func (m *meter) read(from sender, bytes int64) error { return m.charge(from, 0, float64(bytes)) }
 
-// charge takes messages and bytes from a sender's accounts, or refuses with the time after which to ask again.
+// charge takes messages and bytes from a sender's accounts, or refuses with the time
+// after which to ask again.
 func (m *meter) charge(from sender, messages, bytes float64) error {
 	for _, a := range m.accounts(from) {
 		if err := m.pay(a, messages, bytes); err != nil {
@@ -178,10 +187,12 @@ func (m *meter) pay(a *account, messages, bytes float64) error {
 	}
 	a.over++
 	m.log(a, now)
-	return &refusal{reason: fmt.Sprintf("%s: more than %s within a minute: submit it again in %s", a.name, what, wait.Round(time.Millisecond)), again: max(wait, leastWait)}
+	return &refusal{reason: fmt.Sprintf("%s: more than %s within a minute: submit it again in %s", a.name, what,
+		wait.Round(time.Millisecond)), again: max(wait, leastWait)}
 }
 
-// leastWait is the shortest time after which a message is asked for again: the intake's stream drops a repetition that comes at once.
+// leastWait is the shortest time after which a message is asked for again: the intake's stream
+// drops a repetition that comes at once.
 var leastWait = 2 * topology.Stream(events.IntakeStream).Duplicates
 
 // records reports whether another refused message of a sender is to be recorded.

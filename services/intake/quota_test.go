@@ -29,7 +29,8 @@ func startIn(t *testing.T, env pipeline.Env, q Quotas) {
 	servicetest.Start(t, func(ctx context.Context) error { return RunWith(ctx, env, q) })
 }
 
-// TestFloodOfMessages: an outsider who floods the intake is told when to come again, costs no place on the log, and holds up no other run.
+// TestFloodOfMessages: an outsider who floods the intake is told when to come again, costs no place
+// on the log, and holds up no other run.
 func TestFloodOfMessages(t *testing.T) {
 	log := house(t)
 	servicetest.OpenRun(t, log, "quiet", servicetest.Config("a"))
@@ -56,18 +57,21 @@ func TestFloodOfMessages(t *testing.T) {
 	if a := send(t, log, submission{subject: "rondo.in.quiet.run.quiet.paused", body: `{}`}); a.Error != "" {
 		t.Errorf("another run: %s", a.Error)
 	}
-	if a := send(t, log, submission{subject: "rondo.in._.weights.small.activated", body: `{"version":0,"replica":"x"}`}); a.Error != "" {
+	if a := send(t, log, submission{subject: "rondo.in._.weights.small.activated",
+		body: `{"version":0,"replica":"x"}`}); a.Error != "" {
 		t.Errorf("a policy: %s", a.Error)
 	}
 }
 
-// TestWhatIsOverTheQuotaComesLater: a client states what is over the quota again, and it becomes one fact.
+// TestWhatIsOverTheQuotaComesLater: a client states what is over the quota again,
+// and it becomes one fact.
 func TestWhatIsOverTheQuotaComesLater(t *testing.T) {
 	log := house(t)
 	startWith(t, log, Quotas{MessagesPerMinute: 120})
 	for i := range 123 {
-		if _, err := log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "r", Type: events.RolloutAnnotatedType, Entity: "g000001-0", ID: fmt.Sprint(i),
-			Data: events.RolloutAnnotated{Text: "again"}}); err != nil {
+		if _, err := log.Submitter.Submit(t.Context(),
+			eventlog.Submission{Run: "r", Type: events.RolloutAnnotatedType, Entity: "g000001-0", ID: fmt.Sprint(i),
+				Data: events.RolloutAnnotated{Text: "again"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -79,7 +83,8 @@ func TestWhatIsOverTheQuotaComesLater(t *testing.T) {
 	}
 }
 
-// TestFloodOfBytes: what a message has the intake read counts, too: bodies, files, workspaces and logs.
+// TestFloodOfBytes: what a message has the intake read counts, too: bodies,
+// files, workspaces and logs.
 func TestFloodOfBytes(t *testing.T) {
 	log := house(t)
 	startWith(t, log, Quotas{BytesPerMinute: 100_000})
@@ -94,7 +99,8 @@ func TestFloodOfBytes(t *testing.T) {
 	}
 	body := string(mustJSON(t, servicetest.Blob(t, log.Store(), make([]byte, 60_000))))
 	for i := range 3 {
-		a := send(t, log, submission{"rondo.in.r.rollout.g000001-0.annotated", map[string]string{events.HeaderDataRef: "x"}, body})
+		a := send(t, log, submission{"rondo.in.r.rollout.g000001-0.annotated",
+			map[string]string{events.HeaderDataRef: "x"}, body})
 		if over := a.RetryAfterMS > 0; over != (i > 0) {
 			t.Errorf("body %d: %q", i, a.Error)
 		}
@@ -104,7 +110,8 @@ func TestFloodOfBytes(t *testing.T) {
 	}
 }
 
-// TestDeadLettersExpire: a refused message leaves the log after its time, and `rondo gc` (Reach) names its body until then.
+// TestDeadLettersExpire: a refused message leaves the log after its time, and `rondo gc` (Reach)
+// names its body until then.
 func TestDeadLettersExpire(t *testing.T) {
 	log := house(t)
 	startWith(t, log, Quotas{DeadLettersFor: time.Second})
@@ -114,7 +121,8 @@ func TestDeadLettersExpire(t *testing.T) {
 	}
 	body := storage.BlobKey(storage.Digest([]byte("a stranger's text")))
 	// What comes behind the letter stays, with the gap in front of it.
-	if a := send(t, log, submission{subject: "rondo.in._.weights.small.activated", body: `{"version":0,"replica":"x"}`}); a.Error != "" {
+	if a := send(t, log, submission{subject: "rondo.in._.weights.small.activated",
+		body: `{"version":0,"replica":"x"}`}); a.Error != "" {
 		t.Fatal(a.Error)
 	}
 	reaches := func() bool {
@@ -146,7 +154,8 @@ func TestAllowances(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		operator, trainer, other := sender{name: "operator of run r"}, sender{name: "trainer of weights a"}, sender{name: "trainer of weights b"}
+		operator, trainer, other := sender{name: "operator of run r"}, sender{name: "trainer of weights a"},
+			sender{name: "trainer of weights b"}
 		message := func(from sender, size int) time.Duration {
 			err := m.message(from, pipeline.Message{Data: make([]byte, size)})
 			if err == nil {
@@ -205,7 +214,8 @@ func TestAllowances(t *testing.T) {
 			t.Error("strangers made a sender's account anew")
 		}
 	})
-	for _, q := range []Quotas{{MessagesPerMinute: -1}, {BytesPerMinute: -1}, {DeadLettersPerDay: -1}, {DeadLettersFor: time.Millisecond}, {DeadLettersFor: -time.Hour}} {
+	for _, q := range []Quotas{{MessagesPerMinute: -1}, {BytesPerMinute: -1}, {DeadLettersPerDay: -1},
+		{DeadLettersFor: time.Millisecond}, {DeadLettersFor: -time.Hour}} {
 		if q.Validate() == nil {
 			t.Errorf("%+v is taken", q)
 		}

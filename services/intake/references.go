@@ -11,11 +11,12 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Refusals are answered to whoever sent a message, so none of them holds anything that was computed from an object's content: no
-// digest, no size, no text of a file. What was found goes into the intake's log.
+// Refusals are answered to whoever sent a message, so none of them holds anything that was
+// computed from an object's content: no digest, no size, no text of a file. What was found
+// goes into the intake's log.
 
-// admitReferences refuses references to objects outside of the sender's own prefixes, before any object is opened. The
-// payload is checked as it was decoded: the message may spell it otherwise.
+// admitReferences refuses references to objects outside of the sender's own prefixes, before any
+// object is opened. The payload is checked as it was decoded: the message may spell it otherwise.
 func admitReferences(fact events.Event, payload any) error {
 	document, err := json.Marshal(payload)
 	if err == nil {
@@ -39,7 +40,8 @@ func (s *Service) object(ctx context.Context, from sender, field string, ref sto
 	return data, s.refuseLost(field, ref, err)
 }
 
-// admitBlob checks that the store holds the blob of at most most bytes that a fact names, if it names one.
+// admitBlob checks that the store holds the blob of at most most bytes that a
+// fact names, if it names one.
 func (s *Service) admitBlob(ctx context.Context, from sender, field string, ref *storage.Ref, most int64) error {
 	if ref == nil {
 		return nil
@@ -56,8 +58,8 @@ func (s *Service) admitBlob(ctx context.Context, from sender, field string, ref 
 	return s.refuseLost(field, *ref, storage.VerifyBlob(ctx, s.log.Store(), *ref))
 }
 
-// refuseLost refuses a reference that the store does not hold, in the same words whatever is there, and lets the message come again when the
-// store fails.
+// refuseLost refuses a reference that the store does not hold, in the same words whatever is there,
+// and lets the message come again when the store fails.
 func (s *Service) refuseLost(field string, ref storage.Ref, err error) error {
 	if !storage.IsUnusable(err) {
 		return err

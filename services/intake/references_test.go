@@ -54,8 +54,9 @@ func (w *watchedStore) Load(ctx context.Context, key string) ([]byte, string, er
 	return w.Store.Load(ctx, key)
 }
 
-// TestForeignObjectsAreNotRead: a stranger names another one's objects in every statement that holds a reference, with sizes from one byte
-// on and guessed digests. No answer tells anything: none of the objects is opened, and one that is there is answered as one that is not.
+// TestForeignObjectsAreNotRead: a stranger names another one's objects in every statement that
+// holds a reference, with sizes from one byte on and guessed digests. No answer tells anything:
+// none of the objects is opened, and one that is there is answered as one that is not.
 func TestForeignObjectsAreNotRead(t *testing.T) {
 	house := house(t)
 	watched := &watchedStore{Store: house.Store()}
@@ -74,9 +75,12 @@ func TestForeignObjectsAreNotRead(t *testing.T) {
 
 	secret := []byte("a stranger's secret")
 	there := []string{
-		"weights/other/v000001/model-0123456789abcdef.safetensors", "weights/other/current", "runs/old/batches/trainer/000001-0123456789abcdef.arrow",
-		"runs/old/trajectories/g000001-0-0123456789abcdef.arrow", "runs/r/batches/trainer/000001-0123456789abcdef.arrow", "runs/r/log/1.arrow",
-		"runs/r/tools/answer", "index/some/page", "rondo-probe/x", storage.BlobKey(storage.Digest([]byte("another text"))),
+		"weights/other/v000001/model-0123456789abcdef.safetensors", "weights/other/current",
+		"runs/old/batches/trainer/000001-0123456789abcdef.arrow",
+		"runs/old/trajectories/g000001-0-0123456789abcdef.arrow",
+		"runs/r/batches/trainer/000001-0123456789abcdef.arrow", "runs/r/log/1.arrow",
+		"runs/r/tools/answer", "index/some/page", "rondo-probe/x",
+		storage.BlobKey(storage.Digest([]byte("another text"))),
 		"runs/r/trajectories/g000001-0-0123456789abcdef.arrow",
 	}
 	for _, key := range there {
@@ -106,14 +110,17 @@ func TestForeignObjectsAreNotRead(t *testing.T) {
 			return o.state(events.RolloutFinishedType, "x1-0", f)
 		},
 		"weights": func(ref storage.Ref) string {
-			body := mustJSON(t, events.WeightsSubmitted{Version: 1, Run: "r", Files: []events.WeightsFile{{Name: "model.safetensors", Blob: ref}}})
+			body := mustJSON(t, events.WeightsSubmitted{Version: 1, Run: "r",
+				Files: []events.WeightsFile{{Name: "model.safetensors", Blob: ref}}})
 			return send(t, log, submission{subject: "rondo.in._.weights.small.submitted", body: string(body)}).Error
 		},
 		"snapshot": func(ref storage.Ref) string {
-			return send(t, log, submission{subject: "rondo.in.fresh.run.fresh.opened", body: openedBody(t, func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = ref })}).Error
+			return send(t, log, submission{subject: "rondo.in.fresh.run.fresh.opened",
+				body: openedBody(t, func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = ref })}).Error
 		},
 		"body": func(ref storage.Ref) string {
-			return send(t, log, submission{"rondo.in.r.rollout.g000001-0.annotated", map[string]string{events.HeaderDataRef: ref.Key}, string(mustJSON(t, ref))}).Error
+			return send(t, log, submission{"rondo.in.r.rollout.g000001-0.annotated",
+				map[string]string{events.HeaderDataRef: ref.Key}, string(mustJSON(t, ref))}).Error
 		},
 	}
 	for name, state := range states {
@@ -156,8 +163,8 @@ func TestForeignObjectsAreNotRead(t *testing.T) {
 	}
 }
 
-// TestOwnObjectsTellNothing: also within the sender's own prefixes an answer holds nothing of what was found: the object may have come there
-// by another hand.
+// TestOwnObjectsTellNothing: also within the sender's own prefixes an answer holds nothing of what
+// was found: the object may have come there by another hand.
 func TestOwnObjectsTellNothing(t *testing.T) {
 	log := house(t)
 	start(t, log)
@@ -165,9 +172,13 @@ func TestOwnObjectsTellNothing(t *testing.T) {
 	o.must(events.GroupOpenedType, "x1", o.opened())
 	o.must(events.RolloutStartedType, "x1-0", o.started(0))
 	const secret = "swordfish"
-	finished := o.finished("x1-0", func(tr *storage.Trajectory) { tr.StopReason, tr.Messages[1].Content = secret, secret })
+	finished := o.finished("x1-0", func(tr *storage.Trajectory) {
+		tr.StopReason, tr.Messages[1].Content = secret,
+			secret
+	})
 	finished.StopReason = "finished"
-	if refused := o.state(events.RolloutFinishedType, "x1-0", finished); !strings.Contains(refused, "stop_reason finished") || strings.Contains(refused, secret) {
+	if refused := o.state(events.RolloutFinishedType, "x1-0", finished); !strings.Contains(refused,
+		"stop_reason finished") || strings.Contains(refused, secret) {
 		t.Errorf("another stop reason: %q", refused)
 	}
 	for name, change := range map[string]func(*storage.Trajectory){
@@ -177,7 +188,8 @@ func TestOwnObjectsTellNothing(t *testing.T) {
 	} {
 		finished := o.finished("x1-0", change)
 		finished.Task = "a"
-		if refused := o.state(events.RolloutFinishedType, "x1-0", finished); !strings.Contains(refused, name) || strings.Contains(refused, secret) {
+		if refused := o.state(events.RolloutFinishedType, "x1-0", finished); !strings.Contains(refused, name) ||
+			strings.Contains(refused, secret) {
 			t.Errorf("%s: %q", name, refused)
 		}
 	}
@@ -191,23 +203,27 @@ func TestOwnObjectsTellNothing(t *testing.T) {
 	}
 	finished = o.finished("x1-0", nil)
 	finished.Trajectory = ref
-	if refused := o.state(events.RolloutFinishedType, "x1-0", finished); !strings.Contains(refused, "no object") || strings.Contains(refused, storage.Digest([]byte("sword-fig"))) {
+	if refused := o.state(events.RolloutFinishedType, "x1-0", finished); !strings.Contains(refused, "no object") ||
+		strings.Contains(refused, storage.Digest([]byte("sword-fig"))) {
 		t.Errorf("another content: %q", refused)
 	}
 }
 
-// TestReferencesAreReadAsTheyAreDecoded: spelling a reference's keys otherwise hides it from nobody.
+// TestReferencesAreReadAsTheyAreDecoded: spelling a reference's keys
+// otherwise hides it from nobody.
 func TestReferencesAreReadAsTheyAreDecoded(t *testing.T) {
 	log := house(t)
 	start(t, log)
 	body, err := json.Marshal(events.WeightsSubmitted{Version: 1, Run: "r", Files: []events.WeightsFile{{
-		Name: "model.safetensors", Blob: storage.Ref{Key: "weights/other/current", SHA256: strings.Repeat("ab", 32), Size: 1}}}})
+		Name: "model.safetensors", Blob: storage.Ref{Key: "weights/other/current",
+			SHA256: strings.Repeat("ab", 32), Size: 1}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, spelt := range []string{`"REF"`, `"\u0072ef"`, `"ref":"blobs/x","ref"`} {
 		text := strings.Replace(string(body), `"ref"`, spelt, 1)
-		if answer := send(t, log, submission{subject: "rondo.in._.weights.small.submitted", body: text}); answer.Error == "" {
+		if answer := send(t, log, submission{subject: "rondo.in._.weights.small.submitted",
+			body: text}); answer.Error == "" {
 			t.Errorf("%s was taken in", text)
 		}
 	}

@@ -18,7 +18,8 @@ import (
 // refusal is an answer to the outsider: the message is wrong and will not become right.
 type refusal struct {
 	reason string
-	// again is set where only a quota is spent: the time after which the same message may be taken in.
+	// again is set where only a quota is spent: the time after which the same
+	// message may be taken in.
 	again time.Duration
 }
 
@@ -28,11 +29,12 @@ func refuse(format string, args ...any) error {
 	return &refusal{reason: fmt.Sprintf(format, wording.Args(args)...)}
 }
 
-// secondLook is when a message is looked at again that the intake would refuse at the first look, where the log has replicas.
+// secondLook is when a message is looked at again that the intake would refuse at the first look,
+// where the log has replicas.
 const secondLook = 300 * time.Millisecond
 
-// early reports whether a refusal may come too early: an outsider has read something from one replica, and the leader that the intake asks does not
-// have it yet.
+// early reports whether a refusal may come too early: an outsider has read something from one
+// replica, and the leader that the intake asks does not have it yet.
 func (s *Service) early(ctx context.Context, m pipeline.Message) (bool, error) {
 	run, _, _, err := events.ParseIntakeSubject(m.Subject)
 	if m.Delivered > 1 || err != nil {
@@ -46,7 +48,8 @@ func (s *Service) early(ctx context.Context, m pipeline.Message) (bool, error) {
 	return false, nil
 }
 
-// first reports whether a message is looked at for the first time, which is when its sender pays for it.
+// first reports whether a message is looked at for the first time, which is
+// when its sender pays for it.
 func first(m pipeline.Message) bool { return !m.Again && m.Delivered <= 1 }
 
 // inbox is a reply subject as NATS clients make them. Nobody may make the intake publish elsewhere.
@@ -70,26 +73,31 @@ func (s *Service) answerTo(reply string, a events.IntakeAnswer) {
 		return
 	}
 	if body, err := json.Marshal(a); err == nil {
-		// An answer that is lost leaves the fact on the log; the outsider may ask again with the same id.
+		// An answer that is lost leaves the fact on the log; the outsider may
+		// ask again with the same id.
 		_ = s.nc.Publish(reply, body)
 	}
 }
 
-// refusedShare is the part of the catalogue's stream up to which refused messages are recorded: a flood of them
-// must leave room for weights and runs.
+// refusedShare is the part of the catalogue's stream up to which refused messages are recorded: a
+// flood of them must leave room for weights and runs.
 const refusedShare = 0.5
 
-// deadLetter is the record of a refused message, within the quota of whoever sent it: beyond it messages are answered and counted, and it is nil, as
-// where an earlier delivery recorded it. Each has a chain of its own, so that many can be recorded at once, and that no link misses it when it
-// expires.
-func (s *Service) deadLetter(ctx context.Context, from sender, m pipeline.Message, cause *refusal) (*events.Event, error) {
+// deadLetter is the record of a refused message, within the quota of whoever sent it: beyond
+// it messages are answered and counted, and it is nil, as where an earlier delivery recorded
+// it. Each has a chain of its own, so that many can be recorded at once, and that no link
+// misses it when it expires.
+func (s *Service) deadLetter(ctx context.Context, from sender, m pipeline.Message,
+	cause *refusal) (*events.Event, error) {
 	queue, _ := topology.QueueOf(m.Subject)
 	dead := events.DeadLettered{
-		Stream: events.IntakeStream, Sequence: m.Seq, Consumer: topology.ConsumersOf(topology.Intake)[0].ForQueue(queue).Name,
+		Stream: events.IntakeStream, Sequence: m.Seq, Consumer: topology.ConsumersOf(
+			topology.Intake)[0].ForQueue(queue).Name,
 		Subject: m.Subject, Reason: cause.reason,
 	}
 	entity := fmt.Sprintf("%s-%d", events.IntakeStream, m.Seq)
-	if stated, err := s.log.Has(ctx, events.Catalogue, events.Chain(events.Catalogue, events.DeadLetteredType.Kind(), entity)); err != nil || stated {
+	if stated, err := s.log.Has(ctx, events.Catalogue,
+		events.Chain(events.Catalogue, events.DeadLetteredType.Kind(), entity)); err != nil || stated {
 		return nil, err
 	}
 	if !s.meter.records(from) {
@@ -102,7 +110,8 @@ func (s *Service) deadLetter(ctx context.Context, from sender, m pipeline.Messag
 	}
 	if full > refusedShare {
 		s.meter.count(from, "unrecorded")
-		s.logger.ErrorContext(ctx, "dead letter not recorded", "subject", m.Subject, "sequence", m.Seq, "reason", cause.reason, "full", full)
+		s.logger.ErrorContext(ctx, "dead letter not recorded", "subject", m.Subject, "sequence", m.Seq,
+			"reason", cause.reason, "full", full)
 		return nil, nil
 	}
 	if !personal(m) {
@@ -117,8 +126,9 @@ func (s *Service) deadLetter(ctx context.Context, from sender, m pipeline.Messag
 	return &letter, err
 }
 
-// personal reports whether a message is what a person wrote. What users wrote, and their sessions, are not kept when they are refused: they
-// may not have agreed, and whether they have is not known of what cannot be read.
+// personal reports whether a message is what a person wrote. What users wrote, and their
+// sessions, are not kept when they are refused: they may not have agreed, and whether they have
+// is not known of what cannot be read.
 func personal(m pipeline.Message) bool {
 	_, t, _, err := events.ParseIntakeSubject(m.Subject)
 	if err != nil {

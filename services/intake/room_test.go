@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// TestRunWithoutRoom: the opening of a run whose log the server cannot reserve is refused at once, with the sizes, and a smaller one is opened.
+// TestRunWithoutRoom: the opening of a run whose log the server cannot reserve is refused at once,
+// with the sizes, and a smaller one is opened.
 func TestRunWithoutRoom(t *testing.T) {
 	log := house(t)
 	start(t, log)
@@ -19,11 +20,14 @@ func TestRunWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	// All that the embedded server may reserve, but for a GiB.
-	if _, err := log.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other"}, MaxBytes: 1<<50 - int64(account.ReservedStore) - 1<<30}); err != nil {
+	if _, err := log.JetStream().CreateStream(t.Context(),
+		jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other"},
+			MaxBytes: 1<<50 - int64(account.ReservedStore) - 1<<30}); err != nil {
 		t.Fatal(err)
 	}
 	open := func(run string, size runfile.Size) events.IntakeAnswer {
-		return send(t, log, submission{subject: events.IntakeSubject(run, events.RunOpenedType, run), body: openedBody(t, func(c *runfile.RunConfig) { c.Log.MaxBytes = size })})
+		return send(t, log, submission{subject: events.IntakeSubject(run, events.RunOpenedType, run),
+			body: openedBody(t, func(c *runfile.RunConfig) { c.Log.MaxBytes = size })})
 	}
 	for size, part := range map[runfile.Size]string{8 << 30: "8GiB (log.max_bytes)", 0: "2GiB (log.max_bytes)"} {
 		if a := open("large", size); !strings.Contains(a.Error, part) || !strings.Contains(a.Error, "max_file_store") {

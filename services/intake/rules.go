@@ -120,14 +120,16 @@ var rules = map[events.Type]rule{
 }
 
 // check makes an admission of one that takes the run, the fact and its payload.
-func check[P any](admit func(*Service, context.Context, runfile.RunConfig, events.Event, *P) error) func(*Service, context.Context, submitted) error {
+func check[P any](admit func(*Service, context.Context, runfile.RunConfig, events.Event, *P) error) func(*Service,
+	context.Context, submitted) error {
 	return func(s *Service, ctx context.Context, a submitted) error {
 		return admit(s, ctx, a.run, a.fact, a.payload.(*P))
 	}
 }
 
 // next makes a check against a rollout of one that takes its payload.
-func next[P any](admit func(*Service, context.Context, runfile.RunConfig, *events.Rollout, *P) error) func(*Service, context.Context, runfile.RunConfig, *events.Rollout, any) error {
+func next[P any](admit func(*Service, context.Context, runfile.RunConfig, *events.Rollout, *P) error) func(*Service,
+	context.Context, runfile.RunConfig, *events.Rollout, any) error {
 	return func(s *Service, ctx context.Context, run runfile.RunConfig, r *events.Rollout, payload any) error {
 		return admit(s, ctx, run, r, payload.(*P))
 	}

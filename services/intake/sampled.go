@@ -18,8 +18,10 @@ const (
 // promptRoles are the roles of messages in a prompt.
 var promptRoles = []string{"system", "developer", "user", "assistant", "tool", "function"}
 
-// admitSampled checks a turn of an external rollout against the turns before it. That it comes next is checked with the chain.
-func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p *events.TurnSampled) error {
+// admitSampled checks a turn of an external rollout against the turns before it. That it comes next
+// is checked with the chain.
+func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout,
+	p *events.TurnSampled) error {
 	switch {
 	case p.Turn >= cfg.Limits.Turns:
 		return refuse("turn %d: rollouts of run %s have at most %d turns", p.Turn, r.Run, cfg.Limits.Turns)
@@ -40,7 +42,8 @@ func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *ev
 	case len(p.FinishWord) > maxName:
 		return refuse("finish_word: %d bytes, at most %d", len(p.FinishWord), maxName)
 	case p.PromptTokens < 0 || p.CompletionTokens < 0 || p.LatencyMS < 0:
-		return refuse("prompt_tokens %d, completion_tokens %d, latency_ms %g: must not be negative", p.PromptTokens, p.CompletionTokens, p.LatencyMS)
+		return refuse("prompt_tokens %d, completion_tokens %d, latency_ms %g: must not be negative", p.PromptTokens,
+			p.CompletionTokens, p.LatencyMS)
 	}
 	if err := admitConversation(cfg, r, p); err != nil {
 		return err
@@ -63,7 +66,8 @@ func (s *Service) admitSampled(ctx context.Context, cfg runfile.RunConfig, r *ev
 	return s.admitVersions(ctx, cfg, p)
 }
 
-// admitVersions checks the versions of a turn's tokens: they say of each token one version, which the policy has reached.
+// admitVersions checks the versions of a turn's tokens: they say of each token one version,
+// which the policy has reached.
 func (s *Service) admitVersions(ctx context.Context, cfg runfile.RunConfig, p *events.TurnSampled) error {
 	latest := p.PolicyVersion
 	if len(p.VersionSpans) > 0 {

@@ -13,7 +13,8 @@ import (
 // sampledTurn is a turn that a harness elsewhere got from its model.
 func sampledTurn(n int, change func(*events.TurnSampled)) events.TurnSampled {
 	t := events.TurnSampled{
-		Turn: n, Content: "Done.", TokenIDs: []int32{3}, Logprobs: []float32{-1}, PromptDelta: []int32{1, 2}, NewSegment: true,
+		Turn: n, Content: "Done.", TokenIDs: []int32{3}, Logprobs: []float32{-1},
+		PromptDelta: []int32{1, 2}, NewSegment: true,
 		Prompt: []events.PromptMessage{{Role: "user", Content: "Do it."}}, FinishReason: "stop",
 	}
 	if n > 0 {
@@ -26,7 +27,8 @@ func sampledTurn(n int, change func(*events.TurnSampled)) events.TurnSampled {
 	return t
 }
 
-// TestSampledTurns: turns of an outsider's rollout follow each other, each once, and nobody runs their tools.
+// TestSampledTurns: turns of an outsider's rollout follow each other, each once, and
+// nobody runs their tools.
 func TestSampledTurns(t *testing.T) {
 	log := house(t)
 	start(t, log)
@@ -51,22 +53,35 @@ func TestSampledTurns(t *testing.T) {
 		turn   events.TurnSampled
 		want   string
 	}{
-		"of our own rollout":         {"g000001-0", sampledTurn(1, nil), "only Rondo's own services"},
-		"of nobody":                  {"x1-1", sampledTurn(0, nil), `"x1-1"`},
-		"as another":                 {"x1-0", sampledTurn(1, func(s *events.TurnSampled) { s.Content = "No." }), "x1-0"},
-		"too early":                  {"x1-0", sampledTurn(4, nil), "3 turns"},
-		"below 0":                    {"x1-0", sampledTurn(-1, nil), "turn"},
-		"after itself":               {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.After = new(3) }), "after 3"},
-		"after nothing":              {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.After = nil }), "new_segment"},
-		"without a prompt":           {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.NewSegment, s.PromptDelta = true, nil }), "prompt_delta"},
-		"with a positive":            {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Logprobs[0] = 0.5 }), "0.5"},
-		"with a missing":             {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Logprobs = nil }), "0 log-probabilities"},
-		"with none":                  {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Logprobs[0] = -9999 }), "logprobs: token 0 has -9999"},
-		"with a token below 0":       {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PromptDelta[1] = -7 }), "-7"},
-		"text with tokens":           {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.TextOnly = true }), "text_only"},
-		"of weights to come":         {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PolicyVersion = 9 }), "policy_version 9"},
-		"with a gap of versions":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.VersionSpans = []events.VersionSpan{{Start: 1, End: 2}} }), "version_spans"},
-		"with versions of no tokens": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.VersionSpans = []events.VersionSpan{{Start: 0, End: 2}} }), "token 2 of 1"},
+		"of our own rollout": {"g000001-0", sampledTurn(1, nil), "only Rondo's own services"},
+		"of nobody":          {"x1-1", sampledTurn(0, nil), `"x1-1"`},
+		"as another": {"x1-0", sampledTurn(1, func(s *events.TurnSampled) { s.Content = "No." }),
+			"x1-0"},
+		"too early": {"x1-0", sampledTurn(4, nil), "3 turns"},
+		"below 0":   {"x1-0", sampledTurn(-1, nil), "turn"},
+		"after itself": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.After = new(3) }),
+			"after 3"},
+		"after nothing": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.After = nil }),
+			"new_segment"},
+		"without a prompt": {"x1-0", sampledTurn(3,
+			func(s *events.TurnSampled) { s.NewSegment, s.PromptDelta = true, nil }), "prompt_delta"},
+		"with a positive": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Logprobs[0] = 0.5 }),
+			"0.5"},
+		"with a missing": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Logprobs = nil }),
+			"0 log-probabilities"},
+		"with none": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Logprobs[0] = -9999 }),
+			"logprobs: token 0 has -9999"},
+		"with a token below 0": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PromptDelta[1] = -7 }),
+			"-7"},
+		"text with tokens": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.TextOnly = true }),
+			"text_only"},
+		"of weights to come": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PolicyVersion = 9 }),
+			"policy_version 9"},
+		"with a gap of versions": {"x1-0", sampledTurn(3,
+			func(s *events.TurnSampled) { s.VersionSpans = []events.VersionSpan{{Start: 1, End: 2}} }),
+			"version_spans"},
+		"with versions of no tokens": {"x1-0", sampledTurn(3,
+			func(s *events.TurnSampled) { s.VersionSpans = []events.VersionSpan{{Start: 0, End: 2}} }), "token 2 of 1"},
 		"that is not its oldest": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) {
 			s.PolicyVersion, s.VersionSpans = 0, []events.VersionSpan{{Version: -1, Start: 0, End: 1}}
 		}), "oldest"},
@@ -74,34 +89,47 @@ func TestSampledTurns(t *testing.T) {
 			s.TokenIDs, s.Logprobs = []int32{3, 4}, []float32{-1, -1}
 			s.VersionSpans = []events.VersionSpan{{Start: 0, End: 1}, {Version: 9, Start: 1, End: 2}}
 		}), "policy_version 9"},
-		"with a summary":   {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Summary = &events.Summary{} }), "summary: turns that were sampled elsewhere have none"},
-		"told of its room": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.RoomTold = "[room]" }), "room_told"},
-		"behind a summary": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.SegmentCause = events.CauseSummary }), "summary: turns that were sampled elsewhere have none"},
+		"with a summary": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Summary = &events.Summary{} }),
+			"summary: turns that were sampled elsewhere have none"},
+		"told of its room": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.RoomTold = "[room]" }),
+			"room_told"},
+		"behind a summary": {"x1-0", sampledTurn(3, func(
+			s *events.TurnSampled) {
+			s.SegmentCause = events.CauseSummary
+		}),
+			"summary: turns that were sampled elsewhere have none"},
 		"masked by no rule": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) {
 			s.Conversation = &events.Conversation{Tree: runfile.TreeMain}
 		}), "the run's file has no conversations"},
-		"with an odd role":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Prompt[0].Role = "root" }), "root"},
-		"with endless calls":   {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.ToolCalls = make([]events.ToolCall, 65) }), "65"},
-		"with a long name":     {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Prompt[0].Name = strings.Repeat("n", 200) }), "128"},
-		"with a long reason":   {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.FinishReason = strings.Repeat("n", 200) }), "finish_reason"},
+		"with an odd role": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.Prompt[0].Role = "root" }),
+			"root"},
+		"with endless calls": {"x1-0", sampledTurn(3,
+			func(s *events.TurnSampled) { s.ToolCalls = make([]events.ToolCall, 65) }), "65"},
+		"with a long name": {"x1-0", sampledTurn(3,
+			func(s *events.TurnSampled) { s.Prompt[0].Name = strings.Repeat("n", 200) }), "128"},
+		"with a long reason": {"x1-0", sampledTurn(3,
+			func(s *events.TurnSampled) { s.FinishReason = strings.Repeat("n", 200) }), "finish_reason"},
 		"with negative tokens": {"x1-0", sampledTurn(3, func(s *events.TurnSampled) { s.PromptTokens = -1 }), "-1"},
 	} {
 		if refused := o.state(events.TurnSampledType, c.entity, c.turn); !strings.Contains(refused, c.want) {
 			t.Errorf("a turn %s: %q does not say %q", name, refused, c.want)
 		}
 	}
-	if refused := o.state(events.RolloutFinishedType, "x1-0", o.finished("x1-0", nil)); !strings.Contains(refused, "the log has 3 turns") {
+	if refused := o.state(events.RolloutFinishedType, "x1-0", o.finished("x1-0", nil)); !strings.Contains(refused,
+		"the log has 3 turns") {
 		t.Errorf("an end with fewer turns than the log has: %q", refused)
 	}
 	ended := o.finished("x1-0", func(tr *storage.Trajectory) { tr.Messages[1].Turn = 2 })
 	masked := ended
 	masked.Masked = map[string]int{"titles": 1}
-	if refused := o.state(events.RolloutFinishedType, "x1-0", masked); !strings.Contains(refused, "masked: the rollout's turns have map[]") {
+	if refused := o.state(events.RolloutFinishedType, "x1-0", masked); !strings.Contains(refused,
+		"masked: the rollout's turns have map[]") {
 		t.Errorf("an end that masks what no turn masks: %q", refused)
 	}
 	o.must(events.RolloutFinishedType, "x1-0", ended)
 	o.must(events.TurnSampledType, "x1-0", sampledTurn(2, nil)) // it stands
-	if refused := o.state(events.TurnSampledType, "x1-0", sampledTurn(3, nil)); !strings.Contains(refused, "finished already") {
+	if refused := o.state(events.TurnSampledType, "x1-0",
+		sampledTurn(3, nil)); !strings.Contains(refused, "finished already") {
 		t.Errorf("a turn after the end: %q", refused)
 	}
 	if n := len(servicetest.All(t, log, "r", events.TurnSampledType)); n != 4 {
@@ -115,12 +143,14 @@ func TestSampledTurns(t *testing.T) {
 	o.must(events.GroupOpenedType, "x1", o.opened())
 	o.must(events.RolloutStartedType, "x1-0", o.started(0))
 	o.must(events.TurnSampledType, "x1-0", sampledTurn(0, nil))
-	if refused := o.state(events.TurnSampledType, "x1-0", sampledTurn(1, nil)); !strings.Contains(refused, "at most 1 turns") {
+	if refused := o.state(events.TurnSampledType, "x1-0",
+		sampledTurn(1, nil)); !strings.Contains(refused, "at most 1 turns") {
 		t.Errorf("a turn too many: %q", refused)
 	}
 }
 
-// TestColumnsOfOutsiders: a turn has the token columns that its run asks for, with an object that holds them, and nothing else; a trajectory has those of its turns.
+// TestColumnsOfOutsiders: a turn has the token columns that its run asks for, with an object that
+// holds them, and nothing else; a trajectory has those of its turns.
 func TestColumnsOfOutsiders(t *testing.T) {
 	log := house(t)
 	cfg := servicetest.Config("a")
@@ -146,7 +176,8 @@ func TestColumnsOfOutsiders(t *testing.T) {
 	plain := outsider{t, log, "r"}
 	plain.must(events.GroupOpenedType, "x1", plain.opened())
 	plain.must(events.RolloutStartedType, "x1-0", plain.started(0))
-	if refused := plain.state(events.TurnSampledType, "x1-0", columned(nil)); !strings.Contains(refused, "token_columns") {
+	if refused := plain.state(events.TurnSampledType, "x1-0",
+		columned(nil)); !strings.Contains(refused, "token_columns") {
 		t.Errorf("columns for which the run does not ask: %q", refused)
 	}
 	wrong := []byte(file)
@@ -154,13 +185,19 @@ func TestColumnsOfOutsiders(t *testing.T) {
 	ninth, other := servicetest.Blob(t, log.Store(), wrong), good
 	other.Size++
 	for name, change := range map[string]func(*storage.TokenColumn){
-		"of another name":             func(c *storage.TokenColumn) { c.Name = runfile.ColumnTopLogprobs },
-		"of tokens behind its last":   func(c *storage.TokenColumn) { c.Start = 2 },
-		"of rows that there are not":  func(c *storage.TokenColumn) { c.Row = 1 },
-		"with an expert too many":     func(c *storage.TokenColumn) { c.Object = ninth },
-		"with no object":              func(c *storage.TokenColumn) { c.Object = other },
-		"with an object of something": func(c *storage.TokenColumn) { c.Object = servicetest.Blob(t, log.Store(), []byte("something")) },
-		"with a trajectory for one":   func(c *storage.TokenColumn) { c.Object.Key = "runs/experts/trajectories/x1-0.arrow" },
+		"of another name":            func(c *storage.TokenColumn) { c.Name = runfile.ColumnTopLogprobs },
+		"of tokens behind its last":  func(c *storage.TokenColumn) { c.Start = 2 },
+		"of rows that there are not": func(c *storage.TokenColumn) { c.Row = 1 },
+		"with an expert too many":    func(c *storage.TokenColumn) { c.Object = ninth },
+		"with no object":             func(c *storage.TokenColumn) { c.Object = other },
+		"with an object of something": func(c *storage.TokenColumn) {
+			c.Object = servicetest.Blob(t,
+				log.Store(), []byte("something"))
+		},
+		"with a trajectory for one": func(
+			c *storage.TokenColumn) {
+			c.Object.Key = "runs/experts/trajectories/x1-0.arrow"
+		},
 	} {
 		if refused := o.state(events.TurnSampledType, "x1-0", columned(change)); refused == "" {
 			t.Errorf("columns %s are on the log", name)
@@ -172,7 +209,8 @@ func TestColumnsOfOutsiders(t *testing.T) {
 	}
 	shorter := column
 	shorter.Length = 1
-	if refused := o.state(events.RolloutFinishedType, "x1-0", o.finished("x1-0", with([]storage.TokenColumn{shorter}))); !strings.Contains(refused, "other token columns") {
+	if refused := o.state(events.RolloutFinishedType, "x1-0",
+		o.finished("x1-0", with([]storage.TokenColumn{shorter}))); !strings.Contains(refused, "other token columns") {
 		t.Errorf("a trajectory with other columns: %q", refused)
 	}
 	o.must(events.RolloutFinishedType, "x1-0", o.finished("x1-0", with([]storage.TokenColumn{column})))

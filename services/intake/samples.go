@@ -8,10 +8,12 @@ import (
 	"github.com/rondo-rl/rondo/storage/tokencheck"
 )
 
-// A sample is what the model saw and sampled, token by token. One of which a part is missing trains on a context that never was, so what
-// outsiders bring is checked for holes before it stands on the log.
+// A sample is what the model saw and sampled, token by token. One of which a part is
+// missing trains on a context that never was, so what outsiders bring is checked for holes
+// before it stands on the log.
 
-// admitSegment checks that a turn with tokens continues its segment where that ends, and that nothing between the two lacks its tokens.
+// admitSegment checks that a turn with tokens continues its segment where that ends, and that
+// nothing between the two lacks its tokens.
 func admitSegment(r *events.Rollout, p *events.TurnSampled) error {
 	if p.TextOnly {
 		return nil
@@ -31,15 +33,18 @@ func admitSegment(r *events.Rollout, p *events.TurnSampled) error {
 			}
 		}
 		if r.Turns[before].TextOnly {
-			return refuse("after %d: that turn has no tokens; begin a new segment, with all tokens of the prompt", before)
+			return refuse("after %d: that turn has no tokens; begin a new segment, with all tokens of the prompt",
+				before)
 		}
-		if len(p.PromptDelta) == 0 && slices.ContainsFunc(p.Prompt, func(m events.PromptMessage) bool { return m.Content != "" }) {
+		if len(p.PromptDelta) == 0 &&
+			slices.ContainsFunc(p.Prompt, func(m events.PromptMessage) bool { return m.Content != "" }) {
 			return refuse("prompt_delta: the prompt has messages behind turn %d, but no tokens of them", before)
 		}
 		prompt += segmentTokens(r, before)
 	}
 	if p.PromptTokens > 0 && p.PromptTokens != prompt {
-		return refuse("prompt_tokens %d: the turn's prompt has %d tokens: those of its segment before it, and prompt_delta", p.PromptTokens, prompt)
+		return refuse("prompt_tokens %d: the turn's prompt has %d tokens: those of its segment before it, and prompt_delta",
+			p.PromptTokens, prompt)
 	}
 	return nil
 }
@@ -56,8 +61,8 @@ func segmentTokens(r *events.Rollout, turn int) (n int) {
 	}
 }
 
-// admitSamples checks the tokens of a trajectory file: log-probabilities that can be, and samples without holes. That the lists of a message are
-// equally long is part of the format.
+// admitSamples checks the tokens of a trajectory file: log-probabilities that can be, and samples
+// without holes. That the lists of a message are equally long is part of the format.
 func admitSamples(t *storage.Trajectory) error {
 	segments := map[int32]*segment{}
 	for i := range t.Messages {
@@ -94,7 +99,8 @@ func (s *segment) add(m *storage.Message) string {
 		prompt = len(m.TokenIDs)
 	}
 	switch {
-	case s.sampled && m.PolicyVersion >= 0 && says && len(m.TokenIDs) == 0: // before that it may be a part of the prompt
+	// before that it may be a part of the prompt
+	case s.sampled && m.PolicyVersion >= 0 && says && len(m.TokenIDs) == 0:
 		return "it was sampled, but has no tokens, as others of its sample have"
 	case first >= 0 && s.tokens+prompt == 0:
 		return "its sample begins with sampled tokens, without those of a prompt"

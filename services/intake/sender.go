@@ -15,13 +15,15 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// sender is who a message is counted for. The server tells nobody which user sent a stored message, but its permissions hold each user to a
-// run, a role, and a feed or policy, and a message's subject names these.
+// sender is who a message is counted for. The server tells nobody which user sent a stored
+// message, but its permissions hold each user to a run, a role, and a feed or policy, and a
+// message's subject names these.
 type sender struct {
 	name string
 	// role is the sender's part of the name that does not grow with runs, for metrics.
 	role string
-	// stranger: the log knows nothing of the run or policy that the message names. Whoever may name any could have as many names as messages.
+	// stranger: the log knows nothing of the run or policy that the message names. Whoever may name
+	// any could have as many names as messages.
 	stranger bool
 }
 
@@ -74,7 +76,8 @@ func product(run string) sender {
 	return sender{name: fmt.Sprintf("%s of run %s", topology.RoleProduct, run), role: string(topology.RoleProduct)}
 }
 
-// roleOf is the one role that may submit a type; types that several roles may submit are counted by themselves.
+// roleOf is the one role that may submit a type; types that several roles may submit
+// are counted by themselves.
 func roleOf(t events.Type) string {
 	role := ""
 	for _, r := range topology.Roles {
@@ -132,7 +135,8 @@ func (s *senders) entity(ctx context.Context, t events.Type, entity string) (kno
 
 // unlessAbsent passes on errors other than that there is nothing, or nothing that can be read.
 func unlessAbsent(err error) error {
-	if errors.Is(err, eventlog.ErrNotFound) || errors.Is(err, events.ErrMalformed) || errors.Is(err, events.ErrSubject) {
+	if errors.Is(err, eventlog.ErrNotFound) || errors.Is(err, events.ErrMalformed) ||
+		errors.Is(err, events.ErrSubject) {
 		return nil
 	}
 	return err

@@ -12,7 +12,8 @@ import (
 
 func TestSenders(t *testing.T) {
 	log := house(t)
-	servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "small", "0", events.WeightsPublished{Policy: "small"}))
+	servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "small",
+		"0", events.WeightsPublished{Policy: "small"}))
 	senders, err := newSenders(log.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -47,15 +48,16 @@ func TestSenders(t *testing.T) {
 	}
 }
 
-// TestOneSenderFloods: while one sender is over its quotas, each other one of the same run still gets through at once, and what the flood was
-// refused is counted.
+// TestOneSenderFloods: while one sender is over its quotas, each other one of the same run still
+// gets through at once, and what the flood was refused is counted.
 func TestOneSenderFloods(t *testing.T) {
 	log := house(t)
 	env := servicetest.Env(t, log)
 	startIn(t, env, Quotas{MessagesPerMinute: 20, DeadLettersPerDay: 5})
 	over := 0
 	for i := range 60 {
-		if a := send(t, log, submission{subject: fmt.Sprintf("rondo.in.r.query.q%d.submitted", i), body: `garbage`}); a.RetryAfterMS > 0 {
+		if a := send(t, log, submission{subject: fmt.Sprintf("rondo.in.r.query.q%d.submitted", i),
+			body: `garbage`}); a.RetryAfterMS > 0 {
 			over++
 		} else if a.Error == "" {
 			t.Fatal("garbage was taken in")
@@ -92,18 +94,21 @@ func TestOneSenderFloods(t *testing.T) {
 	}
 }
 
-// TestInventedNames: a flood with a new run or feed in each message gets no more than what all strangers, or a role, have together.
+// TestInventedNames: a flood with a new run or feed in each message gets no more than what all
+// strangers, or a role, have together.
 func TestInventedNames(t *testing.T) {
 	log := house(t)
 	startIn(t, servicetest.Env(t, log), Quotas{DeadLettersPerDay: 2})
 	for i := range 40 {
-		for _, subject := range []string{"rondo.in.made%d.batch.trainer.consumed", "rondo.in._.weights.made%d.submitted", "rondo.in.r.batch.made%d.consumed", "rondo.in.made%d.nonsense"} {
+		for _, subject := range []string{"rondo.in.made%d.batch.trainer.consumed",
+			"rondo.in._.weights.made%d.submitted", "rondo.in.r.batch.made%d.consumed", "rondo.in.made%d.nonsense"} {
 			if a := send(t, log, submission{subject: fmt.Sprintf(subject, i), body: `{}`}); a.Error == "" {
 				t.Fatal("garbage was taken in")
 			}
 		}
 	}
-	if n, want := len(servicetest.All(t, log, events.Catalogue, events.DeadLetteredType)), 2*strangersShare+2; n != want {
+	if n, want := len(servicetest.All(t, log, events.Catalogue, events.DeadLetteredType)),
+		2*strangersShare+2; n != want {
 		t.Errorf("%d dead letters instead of %d", n, want)
 	}
 }

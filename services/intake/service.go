@@ -1,5 +1,5 @@
-// Package intake checks what outsiders submit, against its schema and against the run, and appends it to the log as a chained fact or answers
-// why not.
+// Package intake checks what outsiders submit, against its schema and against the run, and appends
+// it to the log as a chained fact or answers why not.
 package intake
 
 import (
@@ -20,7 +20,8 @@ import (
 // slots is how many messages are taken in at once.
 const slots = 16
 
-// Service consumes rondo.in.>, and emits what outsiders may state, and dead_lettered for what it refuses.
+// Service consumes rondo.in.>, and emits what outsiders may state, and
+// dead_lettered for what it refuses.
 type Service struct {
 	log     eventlog.Reader
 	streams eventlog.Streams
@@ -53,7 +54,8 @@ func RunWith(ctx context.Context, env pipeline.Env, q Quotas) error {
 }
 
 func (s *Service) effect() pipeline.Effect {
-	return pipeline.Effect{Name: topology.Intake, Slots: slots, Handle: s.Handle, Recorded: s.recorded, GiveUp: s.giveUp, Arrivals: s.queued}
+	return pipeline.Effect{Name: topology.Intake, Slots: slots, Handle: s.Handle, Recorded: s.recorded,
+		GiveUp: s.giveUp, Arrivals: s.queued}
 }
 
 func newService(env pipeline.Env, q Quotas) (*Service, error) {
@@ -69,12 +71,14 @@ func newService(env pipeline.Env, q Quotas) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{log: env.Log.Reader, streams: env.Log.Streams, nc: env.Log.Conn(), logger: env.Logger, known: known, from: from, meter: meter, decoders: make(chan struct{}, decodersAtOnce)}
+	s := &Service{log: env.Log.Reader, streams: env.Log.Streams, nc: env.Log.Conn(), logger: env.Logger, known: known,
+		from: from, meter: meter, decoders: make(chan struct{}, decodersAtOnce)}
 	s.queued = newArrivals(env.Log.Conn(), env.Log.JetStream(), from, meter, s.answerTo)
 	return s, nil
 }
 
-// Handle takes one message in. Messages from a run's own stream are its closing, which the catalogue copies.
+// Handle takes one message in. Messages from a run's own stream are its closing,
+// which the catalogue copies.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	if !fromOutside(m) {
 		return s.copyClosing(ctx, m)
@@ -129,24 +133,29 @@ func (s *Service) recorded(ctx context.Context, m pipeline.Message, facts []even
 	return nil
 }
 
-// giveUp refuses a message that could not be taken in by its last delivery. The intake's stream drops it then: the dead letter keeps its content.
-// What failed is the plane's own, and not told to outsiders.
+// giveUp refuses a message that could not be taken in by its last delivery. The intake's
+// stream drops it then: the dead letter keeps its content. What failed is the plane's own,
+// and not told to outsiders.
 func (s *Service) giveUp(ctx context.Context, m pipeline.Message, cause error) ([]events.Event, error) {
 	if !fromOutside(m) {
 		return nil, cause
 	}
 	if !m.Again {
-		s.logger.ErrorContext(ctx, "submission given up", "subject", m.Subject, "sequence", m.Seq, "deliveries", m.Delivered, "error", cause)
+		s.logger.ErrorContext(ctx, "submission given up", "subject", m.Subject, "sequence", m.Seq,
+			"deliveries", m.Delivered, "error", cause)
 	}
 	from, err := s.from.find(ctx, m.Subject)
 	if err != nil {
 		return nil, err
 	}
-	return s.refused(ctx, from, m, &refusal{reason: fmt.Sprintf("given up after %d deliveries: the intake could not check it; the operator finds the cause in the intake's log", m.Delivered)})
+	return s.refused(ctx, from, m,
+		&refusal{reason: fmt.Sprintf("given up after %d deliveries: the intake could not check it; the operator finds the cause in the intake's log", m.Delivered)})
 }
 
-// refused answers a refused message, at once or when its dead letter is on the log. Where the log has replicas it is refused at the second look.
-func (s *Service) refused(ctx context.Context, from sender, m pipeline.Message, cause *refusal) ([]events.Event, error) {
+// refused answers a refused message, at once or when its dead letter is on the log. Where the log
+// has replicas it is refused at the second look.
+func (s *Service) refused(ctx context.Context, from sender, m pipeline.Message,
+	cause *refusal) ([]events.Event, error) {
 	if cause.again > 0 {
 		s.meter.count(from, "over_quota")
 		s.answer(m, events.IntakeAnswer{Error: cause.reason, RetryAfterMS: cause.again.Milliseconds()})
@@ -168,8 +177,10 @@ func (s *Service) refused(ctx context.Context, from sender, m pipeline.Message, 
 	return []events.Event{*letter}, nil
 }
 
-// take checks a message, and gives the facts that it becomes, or the one on the log that it became before. charged says that its sender has paid.
-func (s *Service) take(ctx context.Context, from sender, m pipeline.Message, charged bool) (facts []events.Event, stored events.Event, err error) {
+// take checks a message, and gives the facts that it becomes, or the one on the log that it became
+// before. charged says that its sender has paid.
+func (s *Service) take(ctx context.Context, from sender, m pipeline.Message,
+	charged bool) (facts []events.Event, stored events.Event, err error) {
 	if first(m) && !charged {
 		if err := s.meter.message(from, m); err != nil {
 			return nil, stored, err
@@ -197,7 +208,8 @@ func (s *Service) take(ctx context.Context, from sender, m pipeline.Message, cha
 }
 
 // settle admits a fact and links it, unless it is on the log.
-func (s *Service) settle(ctx context.Context, m pipeline.Message, fact events.Event, payload any) (facts []events.Event, stored events.Event, err error) {
+func (s *Service) settle(ctx context.Context, m pipeline.Message, fact events.Event,
+	payload any) (facts []events.Event, stored events.Event, err error) {
 	if err := s.admit(ctx, m, fact, payload); err != nil {
 		return s.admitted(ctx, fact, err)
 	}
@@ -209,9 +221,11 @@ func (s *Service) settle(ctx context.Context, m pipeline.Message, fact events.Ev
 	return s.link(ctx, fact)
 }
 
-// admitted gives the fact on the log that this one became before: what was admitted once is not judged again. It is looked for behind the judgement,
-// as another delivery of the message may be taken in meanwhile.
-func (s *Service) admitted(ctx context.Context, fact events.Event, cause error) (facts []events.Event, stored events.Event, err error) {
+// admitted gives the fact on the log that this one became before: what was admitted once is
+// not judged again. It is looked for behind the judgement, as another delivery of the message
+// may be taken in meanwhile.
+func (s *Service) admitted(ctx context.Context, fact events.Event,
+	cause error) (facts []events.Event, stored events.Event, err error) {
 	last, err := s.log.Last(ctx, fact.Run, fact.Type.Kind(), fact.Entity)
 	if err != nil {
 		return nil, stored, cause
@@ -223,8 +237,8 @@ func (s *Service) admitted(ctx context.Context, fact events.Event, cause error) 
 	return nil, stored, s.same(fact, stored)
 }
 
-// link puts a fact behind the last link of its chain, unless it stands on the chain already: a message that was
-// delivered before, or sent before under the same id.
+// link puts a fact behind the last link of its chain, unless it stands on the chain already: a
+// message that was delivered before, or sent before under the same id.
 func (s *Service) link(ctx context.Context, fact events.Event) (facts []events.Event, stored events.Event, err error) {
 	fact, last, err := s.log.BehindLast(ctx, fact)
 	if err != nil {
@@ -252,7 +266,8 @@ func (s *Service) same(fact, stored events.Event) error {
 	case fact.Type == events.RunClosedType || sameContent(fact, stored):
 		return nil
 	case rule.once || rule.ordinal != nil:
-		return refuse("%s of %s is already recorded at sequence %d with other content", fact.Type, fact.Entity, stored.Seq)
+		return refuse("%s of %s is already recorded at sequence %d with other content", fact.Type,
+			fact.Entity, stored.Seq)
 	}
 	return refuse("%s %q was used for another %s of %s, at sequence %d: choose a new one",
 		events.HeaderMessageID, fact.ID[strings.LastIndex(fact.ID, "/")+1:], fact.Type, fact.Entity, stored.Seq)

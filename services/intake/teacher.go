@@ -13,18 +13,21 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// maxLogprobs bounds the log-probabilities of one rollout, in bytes: those of as many tokens as a file holds.
+// maxLogprobs bounds the log-probabilities of one rollout, in bytes: those of as
+// many tokens as a file holds.
 const maxLogprobs = 4 * storage.MaxArrowTokens
 
-// admitTeacher checks what a teacher outside says of a rollout: of all of its tokens, or of those of the hints that it takes, and nothing that no log-probability
-// can be.
-func (s *Service) admitTeacher(ctx context.Context, m pipeline.Message, cfg runfile.RunConfig, fact events.Event, p *events.TeacherScored) error {
+// admitTeacher checks what a teacher outside says of a rollout: of all of its tokens, or of those
+// of the hints that it takes, and nothing that no log-probability can be.
+func (s *Service) admitTeacher(ctx context.Context, m pipeline.Message, cfg runfile.RunConfig, fact events.Event,
+	p *events.TeacherScored) error {
 	t := cfg.Teacher(p.Teacher)
 	switch {
 	case t.Name == "":
 		return refuse("teacher %.80q: run %s has no teacher of that name", p.Teacher, fact.Run)
 	case t.URL != "":
-		return refuse("teacher %s: the run's own service asks it; outsiders speak for teachers without a url", p.Teacher)
+		return refuse("teacher %s: the run's own service asks it; outsiders speak for teachers without a url",
+			p.Teacher)
 	case (p.Logprobs == nil) == (p.Failed == ""):
 		return refuse("logprobs and failed: give one of them")
 	}
@@ -40,7 +43,8 @@ func (s *Service) admitTeacher(ctx context.Context, m pipeline.Message, cfg runf
 			return err
 		}
 		if !there || len(said.Hints) == 0 {
-			return refuse("teacher %s: it takes the hints of %s, who has stated none of rollout %s", t.Name, t.Hints, fact.Entity)
+			return refuse("teacher %s: it takes the hints of %s, who has stated none of rollout %s", t.Name, t.Hints,
+				fact.Entity)
 		}
 		hinted = &said
 		_, tokens = said.Lengths()
@@ -49,7 +53,8 @@ func (s *Service) admitTeacher(ctx context.Context, m pipeline.Message, cfg runf
 	case p.Logprobs == nil:
 		return nil
 	case p.Tokens != tokens || p.Logprobs.Size != 4*int64(p.Tokens):
-		return refuse("tokens %d in %d bytes: rollout %s has %d tokens that teacher %s scores, of which each takes 4 bytes", p.Tokens, p.Logprobs.Size, fact.Entity, tokens, t.Name)
+		return refuse("tokens %d in %d bytes: rollout %s has %d tokens that teacher %s scores, of which each takes 4 bytes",
+			p.Tokens, p.Logprobs.Size, fact.Entity, tokens, t.Name)
 	}
 	if err := topology.CheckBlob(*p.Logprobs); err != nil {
 		return refuse("logprobs: %v", err)
@@ -57,7 +62,8 @@ func (s *Service) admitTeacher(ctx context.Context, m pipeline.Message, cfg runf
 	return s.admitLogprobs(ctx, m, fact, r.Scored.Trajectory, *p.Logprobs, hinted)
 }
 
-// scoredRollout finds the rollout that a fact is about; it must have its reward for the trajectory that the fact names.
+// scoredRollout finds the rollout that a fact is about; it must have its reward for the
+// trajectory that the fact names.
 func (s *Service) scoredRollout(ctx context.Context, fact events.Event, trajectory string) (events.Rollout, error) {
 	r, err := s.log.Rollout(ctx, fact.Run, fact.Entity)
 	if errors.Is(err, eventlog.ErrNotFound) {
@@ -75,7 +81,8 @@ func (s *Service) scoredRollout(ctx context.Context, fact events.Event, trajecto
 }
 
 // admitLogprobs checks the values, sample by sample, or hint by hint.
-func (s *Service) admitLogprobs(ctx context.Context, m pipeline.Message, fact events.Event, trajectory, logprobs storage.Ref, hinted *events.RolloutHinted) error {
+func (s *Service) admitLogprobs(ctx context.Context, m pipeline.Message, fact events.Event, trajectory,
+	logprobs storage.Ref, hinted *events.RolloutHinted) error {
 	from, err := s.from.find(ctx, m.Subject)
 	if err != nil {
 		return err
@@ -109,7 +116,8 @@ func (s *Service) admitLogprobs(ctx context.Context, m pipeline.Message, fact ev
 	return nil
 }
 
-// samplesOf reads the samples of a trajectory of the plane's own. The caller holds a place of the decoders.
+// samplesOf reads the samples of a trajectory of the plane's own. The caller holds
+// a place of the decoders.
 func (s *Service) samplesOf(ctx context.Context, fact events.Event, trajectory storage.Ref) ([]storage.Sample, error) {
 	file, err := storage.GetBlob(ctx, s.log.Store(), trajectory)
 	if err != nil {

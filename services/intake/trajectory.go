@@ -21,10 +21,13 @@ const (
 const decodersAtOnce = 4
 
 // admitFinished checks an episode's trajectory file against what the fact says of it.
-func (s *Service) admitFinished(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout, p *events.RolloutFinished) error {
+func (s *Service) admitFinished(ctx context.Context, cfg runfile.RunConfig, r *events.Rollout,
+	p *events.RolloutFinished) error {
 	want := fmt.Sprintf("runs/%s/trajectories/%s-", r.Run, r.ID)
-	if rest, ok := strings.CutPrefix(p.Trajectory.Key, want); !ok || len(p.Trajectory.SHA256) != 64 || rest != p.Trajectory.SHA256[:16]+".arrow" {
-		return refuse("trajectory %.200q: put the file at %s<first 16 digits of its sha256>.arrow", p.Trajectory.Key, want)
+	if rest, ok := strings.CutPrefix(p.Trajectory.Key, want); !ok || len(p.Trajectory.SHA256) != 64 ||
+		rest != p.Trajectory.SHA256[:16]+".arrow" {
+		return refuse("trajectory %.200q: put the file at %s<first 16 digits of its sha256>.arrow", p.Trajectory.Key,
+			want)
 	}
 	if !runfile.ValidToken(p.StopReason) {
 		return refuse("stop_reason %.80q: use letters, digits, - and _, at most 64", p.StopReason)
@@ -64,7 +67,8 @@ func (s *Service) admitFinished(ctx context.Context, cfg runfile.RunConfig, r *e
 	}
 	for _, m := range t.Messages {
 		if !events.KnownFinish(m.FinishReason) {
-			return refuse("trajectory: finish_reason %.80q of message %d: must be one of %v, or empty", m.FinishReason, m.Index, events.Finishes)
+			return refuse("trajectory: finish_reason %.80q of message %d: must be one of %v, or empty", m.FinishReason,
+				m.Index, events.Finishes)
 		}
 		if m.Workspace != "" && !topology.IsBlob(m.Workspace) {
 			return refuse("trajectory: a workspace of its messages is no key of a blob")

@@ -15,7 +15,8 @@ const (
 	maxVariable = 128
 )
 
-// admitCalled checks a harness's call on the workspace of its rollout. That no other one is under way is checked with the chain.
+// admitCalled checks a harness's call on the workspace of its rollout. That no other one is under
+// way is checked with the chain.
 func (s *Service) admitCalled(ctx context.Context, r *events.Rollout, p *events.WorkspaceCalled) error {
 	if _, err := s.workspaceTask(ctx, r); err != nil {
 		return err
@@ -29,7 +30,8 @@ func (s *Service) admitCalled(ctx context.Context, r *events.Rollout, p *events.
 	}
 	for name, value := range p.Env {
 		size += len(name) + len(value)
-		if name == "" || len(name) > maxVariable || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+		if name == "" || len(name) > maxVariable || strings.ContainsAny(name, "=\x00") ||
+			strings.ContainsRune(value, 0) {
 			return refuse("env: %.40q is no variable", name)
 		}
 	}
@@ -60,7 +62,8 @@ func (s *Service) workspaceTask(ctx context.Context, r *events.Rollout) (runfile
 	task, err := s.log.Task(ctx, r.Run, r.Started.Task)
 	switch {
 	case errors.Is(err, runfile.ErrNoTask):
-		return task, refuse("task %.100q: run %s does not have it, so rollout %s has no workspace here", r.Started.Task, r.Run, r.ID)
+		return task, refuse("task %.100q: run %s does not have it, so rollout %s has no workspace here", r.Started.Task,
+			r.Run, r.ID)
 	case err != nil:
 		return task, err
 	case task.Snapshot.Key == "":
@@ -85,7 +88,8 @@ func (s *Service) callRoute(ctx context.Context, fact events.Event) (string, err
 	return r.CallRoute(cfg.Pool, task.Needs()), err
 }
 
-// admitVerify checks that the end of a rollout leaves its verifier what the tool runners have made, and that there is a verifier.
+// admitVerify checks that the end of a rollout leaves its verifier what the tool runners have made,
+// and that there is a verifier.
 func (s *Service) admitVerify(ctx context.Context, r *events.Rollout, p *events.RolloutFinished) error {
 	if now := r.Workspace(); len(r.Answers) > 0 && p.Workspace != nil && (now == nil || *p.Workspace != *now) {
 		return refuse("workspace: the tool runners have left another one: repeat that of the last answer, or state none")

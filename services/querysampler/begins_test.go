@@ -7,8 +7,9 @@ import (
 	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
-// TestFirstGroupsHaveThePublishedVersion: a run of a published policy opens its first groups at the version that its opening names, before it
-// learns of the version itself. So none of them is stale when it does.
+// TestFirstGroupsHaveThePublishedVersion: a run of a published policy opens its first groups
+// at the version that its opening names, before it learns of the version itself. So none of
+// them is stale when it does.
 func TestFirstGroupsHaveThePublishedVersion(t *testing.T) {
 	log := newLog(t, nil)
 	log.Happen(events.RunOpenedType, testRun, events.RunOpened{PolicyVersion: 6})

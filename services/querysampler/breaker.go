@@ -24,8 +24,8 @@ func (d *Decider) full(bytes int64) bool {
 	return d.maxBytes > 0 && float64(bytes) > topology.FullAt*float64(d.maxBytes)
 }
 
-// awaitsRoom: the run's stream is full, and the archiver will make room: rollouts that end leave it. Only where nothing is in flight, and it was
-// full after the last ones had left, nothing will.
+// awaitsRoom: the run's stream is full, and the archiver will make room: rollouts that end leave
+// it. Only where nothing is in flight, and it was full after the last ones had left, nothing will.
 func (d *Decider) awaitsRoom(v projection.View, s state) (bool, error) {
 	if !d.cfg.Log.Forgets() || !d.full(s.Bytes) {
 		return false, nil
@@ -39,8 +39,9 @@ func (d *Decider) awaitsRoom(v projection.View, s state) (bool, error) {
 	return false, nil
 }
 
-// mustStop is the circuit breaker. It gives the class and the text of the reason why the run must not go on, if there is one. The run opens nothing
-// more until an operator has seen to it, and the fleet works for the others.
+// mustStop is the circuit breaker. It gives the class and the text of the reason why the run must
+// not go on, if there is one. The run opens nothing more until an operator has seen to it, and the
+// fleet works for the others.
 func (d *Decider) mustStop(s state) (class, why string) {
 	budget := d.cfg.Limits.BudgetTokens
 	if class, why := d.gapTooLarge(s.Gap); class != "" {
@@ -48,16 +49,21 @@ func (d *Decider) mustStop(s state) (class, why string) {
 	}
 	switch {
 	case d.full(s.Bytes):
-		return events.PauseFull, fmt.Sprintf("the run's stream is %.0f %% full", 100*float64(s.Bytes)/float64(d.maxBytes))
+		return events.PauseFull, fmt.Sprintf("the run's stream is %.0f %% full",
+			100*float64(s.Bytes)/float64(d.maxBytes))
 	case budget > 0 && s.Spent >= budget:
-		return events.PauseBudget, fmt.Sprintf("its turns have had %d tokens, and its budget is %d; `rondo run resume %s` grants as many again", s.Spent, budget, d.run)
+		return events.PauseBudget,
+			fmt.Sprintf("its turns have had %d tokens, and its budget is %d; `rondo run resume %s` grants as many again",
+				s.Spent, budget, d.run)
 	case s.Misfits > 0 && s.Misfits == len(d.cfg.Tasks) && d.cfg.Epochs == 0: // an evaluation ends by itself
-		return events.PauseMisfit, fmt.Sprintf("no task of the run fits into the inference server's context: serve a longer one, or raise limits.context; then `rondo run resume %s`", d.run)
+		return events.PauseMisfit,
+			fmt.Sprintf("no task of the run fits into the inference server's context: serve a longer one, or raise limits.context; then `rondo run resume %s`", d.run)
 	case !d.breaks():
 		return "", ""
 	case s.Refused >= d.refusals():
-		return events.ClassEndpoint, fmt.Sprintf("the endpoint refused the first prompt of %d rollouts in a row and answered no other: see to the model's name and the parameters, then "+
-			"`rondo run resume %s`. The last answer: %.300s", s.Refused, d.run, s.LastFailure)
+		return events.ClassEndpoint,
+			fmt.Sprintf("the endpoint refused the first prompt of %d rollouts in a row and answered no other: see to the model's name and the parameters, then "+
+				"`rondo run resume %s`. The last answer: %.300s", s.Refused, d.run, s.LastFailure)
 	}
 	return d.tripped(s)
 }
@@ -99,8 +105,10 @@ func (d *Decider) applySampled(tx *projection.Tx, s *state, e events.Event) erro
 	return d.noteTurn(tx, s, e.Entity, turn)
 }
 
-// applyAnswered: the tools of a turn, or the environment in their place, took some of the agent's time.
-func applyAnswered[T interface{ RunningTime() time.Duration }](d *Decider, tx *projection.Tx, s *state, e events.Event) error {
+// applyAnswered: the tools of a turn, or the environment in their place, took
+// some of the agent's time.
+func applyAnswered[T interface{ RunningTime() time.Duration }](d *Decider, tx *projection.Tx,
+	s *state, e events.Event) error {
 	answered, err := events.Data[T](e)
 	if err != nil {
 		return err
@@ -151,7 +159,8 @@ func (d *Decider) applyFailed(tx *projection.Tx, s *state, e events.Event) error
 		s.Refused++
 		s.LastFailure = failed.Message
 	}
-	if cause := d.cause(failed, r, known); cause != nil && !r.Noted && !events.External(e.Entity) { // outsiders' failures are their own
+	// outsiders' failures are their own
+	if cause := d.cause(failed, r, known); cause != nil && !r.Noted && !events.External(e.Entity) {
 		d.noteFailure(s, *cause)
 	}
 	if !known {
@@ -160,23 +169,28 @@ func (d *Decider) applyFailed(tx *projection.Tx, s *state, e events.Event) error
 	return d.end(tx, s, r)
 }
 
-// cause is what a rollout failed by, nil where that says nothing of the run: it was cancelled, its prompt was refused, or nobody gave feedback. A deadline passes
-// because of the tries that failed before it, or of an endpoint that has not answered once.
+// cause is what a rollout failed by, nil where that says nothing of the run: it was cancelled, its
+// prompt was refused, or nobody gave feedback. A deadline passes because of the tries that failed
+// before it, or of an endpoint that has not answered once.
 func (d *Decider) cause(failed events.RolloutFailed, r inFlight, known bool) *failing {
 	switch {
-	case failed.Class == events.ClassCancelled, failed.Class == events.ClassRefused, r.Failing != nil && r.Failing.Class == events.ClassRefused:
+	case failed.Class == events.ClassCancelled, failed.Class == events.ClassRefused, r.Failing != nil &&
+		r.Failing.Class == events.ClassRefused:
 		return nil
 	case failed.Class != events.ClassDeadline:
 		return &failing{Stage: failed.Stage, Class: failed.Class, Message: failed.Message}
 	case r.Failing == nil && known && !r.Answered && d.cfg.Epochs == 0: // an evaluation measures what fails
-		return &failing{Stage: events.StageGenerator, Class: events.ClassEndpoint, Message: failed.Message + ", and there was not one turn: the endpoint hangs, or no generator runs with a free slot"}
+		return &failing{Stage: events.StageGenerator, Class: events.ClassEndpoint,
+			Message: failed.Message +
+				", and there was not one turn: the endpoint hangs, or no generator runs with a free slot"}
 	}
 	if r.Failing == nil && known && !r.Finished {
 		why := "the limits.timeout is too short"
 		if 2*r.Used < time.Duration(d.cfg.Limits.Timeout) {
 			why = "no slot came free there, or it hangs"
 		}
-		return &failing{Stage: events.StageSampler, Class: events.ClassDeadline, Message: failed.Message + " before its episode was over: " + why}
+		return &failing{Stage: events.StageSampler, Class: events.ClassDeadline,
+			Message: failed.Message + " before its episode was over: " + why}
 	}
 	return r.Failing
 }

@@ -17,7 +17,8 @@ func capable(l *decidertest.Log, turns int) {
 
 func automatic(c *runfile.RunConfig) { c.Staleness.Max, c.InFlight = 60, runfile.AutoInFlight }
 
-// TestOpenGroupsFollowCapacity: rollouts that wait for turns are as many as the servers can sample at once. Those at their tools, and those that are scored, take nothing of it.
+// TestOpenGroupsFollowCapacity: rollouts that wait for turns are as many as the servers can sample
+// at once. Those at their tools, and those that are scored, take nothing of it.
 func TestOpenGroupsFollowCapacity(t *testing.T) {
 	l := newLog(t, automatic)
 	opened(l)
@@ -30,7 +31,8 @@ func TestOpenGroupsFollowCapacity(t *testing.T) {
 	}
 	expect("with a capacity of 5 and groups of 2", 1, 3)
 	turn := func(group int64, member int, number int) {
-		l.Happen(events.TurnSampledType, events.RolloutID(events.GroupID(group), member), events.TurnSampled{Turn: number})
+		l.Happen(events.TurnSampledType, events.RolloutID(events.GroupID(group), member),
+			events.TurnSampled{Turn: number})
 	}
 	turn(1, 0, 0)
 	expect("when 5 wait and one is at its tools", 4, 3)
@@ -53,7 +55,8 @@ func TestOpenGroupsFollowCapacity(t *testing.T) {
 	expect("when they can do 1", 8, 7)
 }
 
-// TestScarceToolsBoundOpenGroups: while all rollouts are at their tools no group begins beyond four rollouts for each turn that the servers can sample at once.
+// TestScarceToolsBoundOpenGroups: while all rollouts are at their tools no group begins beyond four
+// rollouts for each turn that the servers can sample at once.
 func TestScarceToolsBoundOpenGroups(t *testing.T) {
 	l := newLog(t, automatic)
 	opened(l)
@@ -70,13 +73,15 @@ func TestScarceToolsBoundOpenGroups(t *testing.T) {
 	if seen*2 != underWayPerTurn*2 {
 		t.Errorf("%d groups of 2 are under way with a capacity of 2 turns", seen)
 	}
-	l.Happen(events.RolloutFailedType, events.RolloutID(events.GroupID(1), 0), events.RolloutFailed{Class: events.ClassInternal})
+	l.Happen(events.RolloutFailedType, events.RolloutID(events.GroupID(1), 0),
+		events.RolloutFailed{Class: events.ClassInternal})
 	if groups := openedGroups(l.Settle()); len(groups) != 1 {
 		t.Errorf("when one has ended, opened: %v", groups)
 	}
 }
 
-// TestPeopleHoldUpNobody: rollouts that wait for a person's reward count only as long as they ask for turns.
+// TestPeopleHoldUpNobody: rollouts that wait for a person's reward count only as
+// long as they ask for turns.
 func TestPeopleHoldUpNobody(t *testing.T) {
 	l := newLog(t, func(c *runfile.RunConfig) {
 		automatic(c)
@@ -91,12 +96,14 @@ func TestPeopleHoldUpNobody(t *testing.T) {
 		}
 		for member := range 2 {
 			l.Happen(events.TurnSampledType, events.RolloutID(groups[0], member), events.TurnSampled{})
-			l.Happen(events.RolloutFinishedType, events.RolloutID(groups[0], member), events.RolloutFinished{StopReason: events.StopFinished})
+			l.Happen(events.RolloutFinishedType, events.RolloutID(groups[0], member),
+				events.RolloutFinished{StopReason: events.StopFinished})
 		}
 	}
 }
 
-// TestCapacityUnknown: until the first statement the run begins with what one generator asks by default, and one without "auto" hears of no capacity.
+// TestCapacityUnknown: until the first statement the run begins with what one generator asks by
+// default, and one without "auto" hears of no capacity.
 func TestCapacityUnknown(t *testing.T) {
 	l := newLog(t, automatic)
 	opened(l)
@@ -111,7 +118,8 @@ func TestCapacityUnknown(t *testing.T) {
 	}
 }
 
-// TestEvaluationFollowsCapacity: an evaluation may follow it, too, and every task is tried as often.
+// TestEvaluationFollowsCapacity: an evaluation may follow it, too, and
+// every task is tried as often.
 func TestEvaluationFollowsCapacity(t *testing.T) {
 	l := newEvaluation(t, func(c *runfile.RunConfig) { c.Epochs, c.InFlight = 3, runfile.AutoInFlight })
 	opened(l)
@@ -120,12 +128,14 @@ func TestEvaluationFollowsCapacity(t *testing.T) {
 		t.Errorf("opened: %v", got)
 	}
 	capable(l, 1000)
-	if all := len(openedGroups(l.Settle())); int64(all+2) != NewDecider(testRun, evaluation(func(c *runfile.RunConfig) { c.Epochs = 3 })).groupsToTry() {
+	if all := len(openedGroups(l.Settle())); int64(all+2) != NewDecider(testRun,
+		evaluation(func(c *runfile.RunConfig) { c.Epochs = 3 })).groupsToTry() {
 		t.Errorf("then %d more are opened", all)
 	}
 }
 
-// TestAskingIsCounted: however rollouts go on and end, what is counted are those that the generators have.
+// TestAskingIsCounted: however rollouts go on and end, what is counted are those
+// that the generators have.
 func TestAskingIsCounted(t *testing.T) {
 	l := newLog(t, automatic)
 	opened(l)

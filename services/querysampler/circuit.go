@@ -10,8 +10,9 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// The circuit breaker looks at the latest outcomes of the run's own rollouts, and of its groups. One success between failures closes
-// nothing: a server that fails every second turn fails almost every rollout.
+// The circuit breaker looks at the latest outcomes of the run's own rollouts, and of its
+// groups. One success between failures closes nothing: a server that fails every second turn
+// fails almost every rollout.
 
 // window holds what became of the latest rollouts or groups, a letter each, the oldest first.
 type window string
@@ -101,7 +102,8 @@ func (d *Decider) noteFailure(s *state, cause failing) {
 	d.note(s, letter)
 }
 
-// noteTurn looks at a turn of the run's own: the first one that cannot be trained on makes its rollout untrainable.
+// noteTurn looks at a turn of the run's own: the first one that cannot be trained on makes
+// its rollout untrainable.
 func (d *Decider) noteTurn(tx *projection.Tx, s *state, rollout string, turn events.TurnSampled) error {
 	if !d.breaks() || events.External(rollout) || turn.MaskedBy() != "" {
 		return nil
@@ -127,7 +129,8 @@ func (d *Decider) noteTurn(tx *projection.Tx, s *state, rollout string, turn eve
 	return projection.Put(tx, flying+rollout, r)
 }
 
-// requiresVersions reports whether the feed that paces the run trains only on tokens of known versions.
+// requiresVersions reports whether the feed that paces the run trains only on
+// tokens of known versions.
 func (d *Decider) requiresVersions() bool {
 	return len(d.cfg.Feeds) > 0 && d.cfg.StalenessOf(d.cfg.Feeds[0]).RequireVersions
 }
@@ -149,7 +152,8 @@ func (d *Decider) tripped(s state) (class, why string) {
 	if d.cfg.Epochs > 0 {
 		return d.endpointTripped(s)
 	}
-	for _, look := range []func(state) (string, string){d.untrainable, d.failedAtOneStage, d.failedAnywhere, d.noSignal} {
+	for _, look := range []func(state) (string, string){d.untrainable, d.failedAtOneStage,
+		d.failedAnywhere, d.noSignal} {
 		if class, why := look(s); class != "" {
 			return class, why
 		}
@@ -201,8 +205,9 @@ func (d *Decider) failedText(s state, n int, stage string) string {
 		n, len(s.Outcomes), stage, d.run, last.Class, last.Message)
 }
 
-// untrainable: the inference server does not give what training needs. Text that looks like a tool call counts only where no turn of the
-// run has ever had a parsed one: a model may also write a call wrongly.
+// untrainable: the inference server does not give what training needs. Text that looks like
+// a tool call counts only where no turn of the run has ever had a parsed one: a model may
+// also write a call wrongly.
 func (d *Decider) untrainable(s state) (class, why string) {
 	least := d.cfg.Limits.UntrainableGroups
 	if least == 0 {
@@ -220,6 +225,8 @@ func (d *Decider) untrainable(s state) (class, why string) {
 	if len(s.Lacks) > 0 {
 		lacks = strings.Join(s.Lacks, ", ")
 	}
-	return events.PauseUntrainable, fmt.Sprintf("%d of the last %d rollouts have no turns that can be trained on. The inference server lacks: %.200s. "+
-		"`rondo doctor --endpoint URL --model MODEL` checks a server and says how to start it; then `rondo run resume %s`", n, len(s.Outcomes), lacks, d.run)
+	return events.PauseUntrainable,
+		fmt.Sprintf("%d of the last %d rollouts have no turns that can be trained on. The inference server lacks: %.200s. "+
+			"`rondo doctor --endpoint URL --model MODEL` checks a server and says how to start it; then `rondo run resume %s`",
+			n, len(s.Outcomes), lacks, d.run)
 }

@@ -5,7 +5,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// begin begins at the policy's version, and takes along what the run that this one continues has learnt.
+// begin begins at the policy's version, and takes along what the run that this
+// one continues has learnt.
 func (d *Decider) begin(tx *projection.Tx, s *state, e events.Event) error {
 	s.Opened = true
 	opened, err := events.Data[events.RunOpened](e)
@@ -34,7 +35,8 @@ func (d *Decider) begin(tx *projection.Tx, s *state, e events.Event) error {
 	return nil
 }
 
-// Learnt adds what this run has learnt to what another one takes along. What the breaker has seen is no part of it: that run begins anew.
+// Learnt adds what this run has learnt to what another one takes along. What the breaker has seen
+// is no part of it: that run begins anew.
 func (d *Decider) Learnt(v projection.View, to *events.Continued) error {
 	s, _, err := projection.Get[state](v, stateKey)
 	if err != nil {

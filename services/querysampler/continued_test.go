@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// TestContinues: a run that continues another one draws on where that one stopped, by what it has learnt, with other seeds, and hands all of it on.
+// TestContinues: a run that continues another one draws on where that one stopped, by what it has
+// learnt, with other seeds, and hands all of it on.
 func TestContinues(t *testing.T) {
 	for name, change := range map[string]func(*runfile.RunConfig){
 		"curriculum": func(c *runfile.RunConfig) { c.Curriculum, c.Seed = &runfile.Curriculum{}, 3 },
@@ -23,7 +24,8 @@ func TestContinues(t *testing.T) {
 			before := old.Settle()
 			for i, task := range []string{"task-0", "task-1", "task-2"} {
 				reward := float64(i) / 2
-				old.Happen(events.GroupCompletedType, events.GroupID(int64(i+1)), events.GroupCompleted{Task: task, Members: []events.Member{{Reward: 1}, {Reward: reward}}})
+				old.Happen(events.GroupCompletedType, events.GroupID(int64(i+1)),
+					events.GroupCompleted{Task: task, Members: []events.Member{{Reward: 1}, {Reward: reward}}})
 			}
 			d := NewDecider(testRun, config(change))
 			var learnt events.Continued
@@ -48,7 +50,8 @@ func TestContinues(t *testing.T) {
 					t.Errorf("opens %v, want 4 tasks, and none that does not fit", tasks)
 				}
 				for _, f := range append(slices.Clone(before), facts...) {
-					if f.Type == events.GroupOpenedType && f.Entity == "g000001" && decidertest.Data[events.GroupOpened](t, f).PolicyVersion != 7 {
+					if f.Type == events.GroupOpenedType && f.Entity == "g000001" &&
+						decidertest.Data[events.GroupOpened](t, f).PolicyVersion != 7 {
 						t.Errorf("%s is opened at another version", f.ID)
 					}
 				}
@@ -60,14 +63,16 @@ func TestContinues(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if learnt.Groups != 12 || learnt.Drawn != 12 || !learnt.Tasks["task-3"].Misfit || name == "curriculum" && *learnt.Tasks["task-1"].PassRate != 0.5 {
+			if learnt.Groups != 12 || learnt.Drawn != 12 || !learnt.Tasks["task-3"].Misfit ||
+				name == "curriculum" && *learnt.Tasks["task-1"].PassRate != 0.5 {
 				t.Errorf("it hands on %+v", learnt)
 			}
 			delete(learnt.Tasks, "task-3")
 			learnt.Drawn = 4
 			next := newLog(t, change)
 			next.Happen(events.RunOpenedType, testRun, events.RunOpened{Continues: &learnt})
-			if got, want := tasksOf(t, next.Settle()), []string{draw(5), draw(6), draw(7), draw(8)}; !slices.Equal(got, want) {
+			if got, want := tasksOf(t, next.Settle()),
+				[]string{draw(5), draw(6), draw(7), draw(8)}; !slices.Equal(got, want) {
 				t.Errorf("opens %v, want what the old run would have opened: %v", got, want)
 			}
 		})
@@ -81,7 +86,8 @@ func seed(t *testing.T, facts []events.Event) int64 {
 	return decidertest.Data[events.RolloutStarted](t, facts[at]).Seed
 }
 
-// TestContinuedSeeds: a member that a sampler left out when it died has the seed that it would have had.
+// TestContinuedSeeds: a member that a sampler left out when it died has the
+// seed that it would have had.
 func TestContinuedSeeds(t *testing.T) {
 	learnt := &events.Continued{Groups: 100, Drawn: 100}
 	whole, half := newLog(t, nil), newLog(t, nil)

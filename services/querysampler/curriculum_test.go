@@ -52,14 +52,16 @@ func TestPassRates(t *testing.T) {
 	}
 }
 
-// TestCurriculum: tasks that always pass or always fail are drawn by the floor, the others as the formula says.
+// TestCurriculum: tasks that always pass or always fail are drawn by the floor, the
+// others as the formula says.
 func TestCurriculum(t *testing.T) {
 	change := func(c *runfile.RunConfig) { c.Curriculum, c.Seed = &runfile.Curriculum{}, 7 }
 	l := newLog(t, change)
 	opened(l)
 	one, half := []events.Member{{Reward: 1}, {Reward: 1}}, []events.Member{{Reward: 1}, {Reward: 0}}
 	for task, members := range map[string][]events.Member{
-		"task-0": one, "task-1": {{Reward: 0}, {Reward: 0}}, "task-2": half, "task-3": {{Failed: true}, {Failed: true}}, "q1": half,
+		"task-0": one, "task-1": {{Reward: 0}, {Reward: 0}}, "task-2": half,
+		"task-3": {{Failed: true}, {Failed: true}}, "q1": half,
 	} {
 		l.Happen(events.GroupCompletedType, "xgroup", events.GroupCompleted{Task: task, Members: members})
 	}

@@ -1,5 +1,5 @@
-// Package querysampler decides which task is tried next, how much may be in flight, and when a rollout has
-// had its time.
+// Package querysampler decides which task is tried next, how much may be in flight, and when a
+// rollout has had its time.
 package querysampler
 
 import (
@@ -37,8 +37,8 @@ func NewDecider(run string, cfg runfile.RunConfig) *Decider {
 	return d
 }
 
-// Decide closes a finished run, ends what is overdue or cancelled, completes half-opened groups, pauses a run that
-// must not go on, and opens groups as far as the capacity goes.
+// Decide closes a finished run, ends what is overdue or cancelled, completes half-opened groups,
+// pauses a run that must not go on, and opens groups as far as the capacity goes.
 func (d *Decider) Decide(v projection.View, _ uint64, now time.Time) ([]events.Event, time.Time, error) {
 	s, _, err := projection.Get[state](v, stateKey)
 	if err != nil {
@@ -47,15 +47,18 @@ func (d *Decider) Decide(v projection.View, _ uint64, now time.Time) ([]events.E
 	var p plan
 	d.endRollouts(v, &p, s, now)
 	if s.Opened {
-		// Also in a closed run: a group must complete to leave the books; the next decision cancels its new members.
+		// Also in a closed run: a group must complete to leave the books; the next decision
+		// cancels its new members.
 		d.completeGroups(v, &p, s, now)
 	}
 	switch {
 	case s.Closed || !s.Opened:
 	case d.cfg.Steps > 0 && s.ThroughStep >= d.cfg.Steps:
-		p.add(events.New(d.run, events.RunClosedType, d.run, "0", events.RunClosed{Reason: fmt.Sprintf("all %d steps are trained", d.cfg.Steps)}))
+		p.add(events.New(d.run, events.RunClosedType, d.run,
+			"0", events.RunClosed{Reason: fmt.Sprintf("all %d steps are trained", d.cfg.Steps)}))
 	case d.cfg.Epochs > 0 && d.tried(v, &p, s):
-		p.add(events.New(d.run, events.RunClosedType, d.run, "0", events.RunClosed{Reason: fmt.Sprintf("all tasks are tried (epochs: %d)", d.cfg.Epochs)}))
+		p.add(events.New(d.run, events.RunClosedType, d.run,
+			"0", events.RunClosed{Reason: fmt.Sprintf("all tasks are tried (epochs: %d)", d.cfg.Epochs)}))
 	case s.Paused:
 	default:
 		d.goOn(v, &p, s, now)
@@ -82,7 +85,8 @@ type plan struct {
 	facts []events.Event
 	wake  time.Time
 	err   error
-	// underWay counts the run's own rollouts without an outcome, those that the plan starts included.
+	// underWay counts the run's own rollouts without an outcome, those that
+	// the plan starts included.
 	underWay int
 	// asking counts those of them that wait for a turn, where that bounds the run.
 	asking int

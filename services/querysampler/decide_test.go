@@ -68,7 +68,8 @@ func ready(l *decidertest.Log, feed string, step int64, groups ...string) {
 }
 
 func published(l *decidertest.Log, run string, version, through int64) {
-	l.Happen(events.WeightsPublishedType, "policy", events.WeightsPublished{Policy: "policy", Run: run, Version: version, ThroughStep: through})
+	l.Happen(events.WeightsPublishedType, "policy", events.WeightsPublished{Policy: "policy", Run: run,
+		Version: version, ThroughStep: through})
 }
 
 func TestOpensGroups(t *testing.T) {
@@ -93,7 +94,8 @@ func TestOpensGroups(t *testing.T) {
 	seeds := map[int64]bool{}
 	for i, f := range []events.Event{facts[1], facts[2]} {
 		r := decidertest.Data[events.RolloutStarted](t, f)
-		if r.Group != "g000001" || r.Member != i || r.Task != group.Task || r.PolicyVersion != 7 || !r.Deadline.Equal(l.Now.Add(10*time.Minute)) {
+		if r.Group != "g000001" || r.Member != i || r.Task != group.Task || r.PolicyVersion != 7 ||
+			!r.Deadline.Equal(l.Now.Add(10*time.Minute)) {
 			t.Errorf("member %d: %+v", i, r)
 		}
 		seeds[r.Seed] = true
@@ -139,14 +141,16 @@ func TestCapacity(t *testing.T) {
 			ready(l, "second", 1, "g000001", "g000002")
 			published(l, testRun, 1, 1)
 		}, nil},
-		{"a group that nobody survived", func(l *decidertest.Log) { completed(l, "g000001", true, true) }, groupIDs(5, 5)},
+		{"a group that nobody survived", func(l *decidertest.Log) { completed(l, "g000001", true, true) },
+			groupIDs(5, 5)},
 		{"a group with one survivor", func(l *decidertest.Log) { completed(l, "g000001", true, false) }, nil},
 		{"a dropped group", func(l *decidertest.Log) {
 			l.Happen(events.GroupDroppedType, "g000002", events.GroupDropped{Feed: "trainer", Reason: events.DropStale})
 		}, groupIDs(5, 5)},
 		{"a group that is dropped twice", func(l *decidertest.Log) {
 			for range 2 {
-				l.Happen(events.GroupDroppedType, "g000002", events.GroupDropped{Feed: "trainer", Reason: events.DropStale})
+				l.Happen(events.GroupDroppedType, "g000002",
+					events.GroupDropped{Feed: "trainer", Reason: events.DropStale})
 			}
 		}, groupIDs(5, 5)},
 		{"a group that another feed drops", func(l *decidertest.Log) {
@@ -209,7 +213,8 @@ func TestCompletesHalfOpenedGroups(t *testing.T) {
 			l.Happen(events.GroupOpenedType, "g000001", events.GroupOpened{Task: "task-3", Size: 2, PolicyVersion: 4})
 			published(l, testRun, 9, 0)
 			for i := range started {
-				l.Happen(events.RolloutStartedType, events.RolloutID("g000001", i), events.RolloutStarted{Group: "g000001", Member: i, Deadline: l.Now.Add(time.Minute)})
+				l.Happen(events.RolloutStartedType, events.RolloutID("g000001", i),
+					events.RolloutStarted{Group: "g000001", Member: i, Deadline: l.Now.Add(time.Minute)})
 			}
 			var members []int
 			for _, f := range l.Settle() {
@@ -251,7 +256,8 @@ func TestDeadline(t *testing.T) {
 	var failed []string
 	for _, f := range l.Settle() {
 		r := decidertest.Data[events.RolloutFailed](t, f)
-		if f.Type != events.RolloutFailedType || r.Stage != events.StageSampler || r.Class != events.ClassDeadline || !strings.Contains(r.Message, "10m0s") {
+		if f.Type != events.RolloutFailedType || r.Stage != events.StageSampler || r.Class != events.ClassDeadline ||
+			!strings.Contains(r.Message, "10m0s") {
 			t.Errorf("%s %s: %+v", f.Type, f.Entity, r)
 		}
 		failed = append(failed, f.Entity)
@@ -265,7 +271,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestWaitingIsNotOverdue: what a rollout has waited for until it went on costs it nothing, what its agent used of limits.timeout does, and a scorer has all of it.
+// TestWaitingIsNotOverdue: what a rollout has waited for until it went on costs it nothing, what
+// its agent used of limits.timeout does, and a scorer has all of it.
 func TestWaitingIsNotOverdue(t *testing.T) {
 	calls := []events.ToolCall{{ID: "c"}}
 	minutes := func(n float64) float64 { return n * 60_000 }
@@ -283,7 +290,8 @@ func TestWaitingIsNotOverdue(t *testing.T) {
 		t.Fatalf("of rollouts four of which have gone on: %v", decidertest.Names(failed))
 	}
 	after(16)
-	l.Happen(events.ToolsCompletedType, "g000001-1", events.ToolsCompleted{Results: []events.ToolResult{{DurationMS: minutes(3)}}})
+	l.Happen(events.ToolsCompletedType,
+		"g000001-1", events.ToolsCompleted{Results: []events.ToolResult{{DurationMS: minutes(3)}}})
 	l.Happen(events.RolloutFinishedType, "g000002-0", events.RolloutFinished{})
 	l.Happen(events.StepFinishedType, "g000002-1", events.StepFinished{})
 	for _, c := range []struct {
@@ -291,9 +299,12 @@ func TestWaitingIsNotOverdue(t *testing.T) {
 		want []string
 		says []string
 	}{
-		{17, []string{"rollout.failed g000001-0"}, []string{"its agent has used 2m0s", "the stage tools has not brought it on for 8m0s"}},
-		{21, []string{"rollout.failed g000001-1"}, []string{"its agent has used 5m0s", "the stage generator has not brought it on for 5m0s"}},
-		{26, []string{"rollout.failed g000002-0", "rollout.failed g000002-1"}, []string{"the stage scorer has not brought it on for 10m0s"}},
+		{17, []string{"rollout.failed g000001-0"}, []string{"its agent has used 2m0s",
+			"the stage tools has not brought it on for 8m0s"}},
+		{21, []string{"rollout.failed g000001-1"}, []string{"its agent has used 5m0s",
+			"the stage generator has not brought it on for 5m0s"}},
+		{26, []string{"rollout.failed g000002-0", "rollout.failed g000002-1"},
+			[]string{"the stage scorer has not brought it on for 10m0s"}},
 	} {
 		if l.Settle(); !l.Wake.Equal(start.Add(time.Duration(c.at) * time.Minute)) {
 			t.Errorf("it wakes after %s, not %d min", l.Wake.Sub(start), c.at)
@@ -315,7 +326,8 @@ func TestWaitingIsNotOverdue(t *testing.T) {
 	}
 }
 
-// TestOutageIsNotOverdue: rollouts at a stage that waits for the end of an outage are not overdue, however long that takes. Those at others are, and so is one that does not go on behind it.
+// TestOutageIsNotOverdue: rollouts at a stage that waits for the end of an outage are not overdue,
+// however long that takes. Those at others are, and so is one that does not go on behind it.
 func TestOutageIsNotOverdue(t *testing.T) {
 	l := newLog(t, func(c *runfile.RunConfig) { c.Limits.HopelessGroups = 0 })
 	opened(l)
@@ -323,7 +335,8 @@ func TestOutageIsNotOverdue(t *testing.T) {
 	start := l.Now
 	after := func(n int) { l.Now = start.Add(time.Duration(n) * time.Minute) }
 	waits := func(stage string) {
-		l.Happen(events.StageWaitedType, stage, events.StageWaited{Outage: "store_unreachable", Since: start, Until: l.Now.Add(time.Minute)})
+		l.Happen(events.StageWaitedType, stage, events.StageWaited{Outage: "store_unreachable", Since: start,
+			Until: l.Now.Add(time.Minute)})
 	}
 	after(1)
 	for _, id := range []string{"g000001-0", "g000001-1", "g000002-0"} {
@@ -339,7 +352,8 @@ func TestOutageIsNotOverdue(t *testing.T) {
 		}
 	}
 	l.Happen(events.RolloutScoredType, "g000001-0", events.RolloutScored{Reward: 1})
-	if l.Settle(); !l.Wake.Equal(start.Add(71 * time.Minute)) { // the whole of limits.timeout behind the outage, which began before they were there
+	// the whole of limits.timeout behind the outage, which began before they were there
+	if l.Settle(); !l.Wake.Equal(start.Add(71 * time.Minute)) {
 		t.Errorf("it wakes after %s, not 71 min", l.Wake.Sub(start))
 	}
 	after(70)
@@ -350,7 +364,8 @@ func TestOutageIsNotOverdue(t *testing.T) {
 		t.Errorf("after a stop: %v", decidertest.Names(facts))
 	}
 	after(81)
-	if got := decidertest.Names(l.Settle()); !slices.Equal(got, []string{"rollout.failed g000001-1", "rollout.failed g000002-0"}) {
+	if got := decidertest.Names(l.Settle()); !slices.Equal(got,
+		[]string{"rollout.failed g000001-1", "rollout.failed g000002-0"}) {
 		t.Errorf("behind the outage: %v", got)
 	}
 	if v, ok := any(NewDecider(testRun, runfile.RunConfig{})).(pipeline.Timekeeper); !ok || v.Keeps(l.View()) {
@@ -358,7 +373,8 @@ func TestOutageIsNotOverdue(t *testing.T) {
 	}
 }
 
-// TestParkKeepsNothingAlive: a rollout that hangs ends, although inputs at its stage are parked for a moment again and again.
+// TestParkKeepsNothingAlive: a rollout that hangs ends, although inputs at its stage are parked for
+// a moment again and again.
 func TestParkKeepsNothingAlive(t *testing.T) {
 	l := newLog(t, func(c *runfile.RunConfig) { c.Limits.HopelessGroups = 0 })
 	opened(l)
@@ -372,7 +388,8 @@ func TestParkKeepsNothingAlive(t *testing.T) {
 		if n > 20 {
 			t.Fatalf("nothing is overdue after %d min", n)
 		}
-		l.Happen(events.StageWaitedType, events.StageGenerator, events.StageWaited{Since: l.Now, Until: l.Now.Add(time.Minute)})
+		l.Happen(events.StageWaitedType, events.StageGenerator,
+			events.StageWaited{Since: l.Now, Until: l.Now.Add(time.Minute)})
 	}
 }
 
@@ -388,7 +405,8 @@ func TestClosing(t *testing.T) {
 			t.Errorf("%d facts, want the 7 rollouts in flight: %v", len(facts), decidertest.Names(facts))
 		}
 		for _, f := range facts {
-			if r := decidertest.Data[events.RolloutFailed](t, f); f.Type != events.RolloutFailedType || r.Class != events.ClassCancelled {
+			if r := decidertest.Data[events.RolloutFailed](t, f); f.Type != events.RolloutFailedType ||
+				r.Class != events.ClassCancelled {
 				t.Errorf("%s %s: %+v", f.Type, f.Entity, r)
 			}
 		}
@@ -400,11 +418,13 @@ func TestClosing(t *testing.T) {
 		l := newLog(t, nil)
 		opened(l)
 		l.Happen(events.GroupOpenedType, "g000001", events.GroupOpened{Task: "task-3", Size: 2})
-		l.Happen(events.RolloutStartedType, "g000001-0", events.RolloutStarted{Group: "g000001", Deadline: l.Now.Add(time.Minute)})
+		l.Happen(events.RolloutStartedType, "g000001-0",
+			events.RolloutStarted{Group: "g000001", Deadline: l.Now.Add(time.Minute)})
 		l.Happen(events.RolloutScoredType, "g000001-0", events.RolloutScored{})
 		l.Happen(events.RunClosedType, testRun, events.RunClosed{})
 		// Its scored member would be in flight for ever if the group could not complete.
-		if got := decidertest.Names(l.Settle()); !slices.Equal(got, []string{"rollout.started g000001-1", "rollout.failed g000001-1"}) {
+		if got := decidertest.Names(l.Settle()); !slices.Equal(got,
+			[]string{"rollout.started g000001-1", "rollout.failed g000001-1"}) {
 			t.Errorf("got %v", got)
 		}
 	})

@@ -8,8 +8,9 @@ import (
 // groupsToTry is how many groups an evaluation opens on its tasks.
 func (d *Decider) groupsToTry() int64 { return int64(d.cfg.Epochs) * int64(len(d.cfg.Tasks)) }
 
-// tried reports whether an evaluation is over: all its groups are opened, all groups complete, and no query waits. A group
-// whose rollouts have failed is not opened again: that they failed belongs to what was measured.
+// tried reports whether an evaluation is over: all its groups are opened, all groups complete,
+// and no query waits. A group whose rollouts have failed is not opened again: that they failed
+// belongs to what was measured.
 func (d *Decider) tried(v projection.View, p *plan, s state) bool {
 	if s.Drawn < d.groupsToTry() || s.Running > 0 {
 		return false
@@ -21,7 +22,8 @@ func (d *Decider) tried(v projection.View, p *plan, s state) bool {
 	return true
 }
 
-// roomToTry reports whether another group of an evaluation may be under way. One always may, whatever its size.
+// roomToTry reports whether another group of an evaluation may be under way. One
+// always may, whatever its size.
 func (d *Decider) roomToTry(p *plan, s state) bool {
 	if d.cfg.InFlight == runfile.AutoInFlight {
 		return d.roomToAsk(p, s)

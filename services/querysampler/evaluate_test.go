@@ -30,7 +30,8 @@ func newEvaluation(t *testing.T, change func(*runfile.RunConfig)) *decidertest.L
 	return l
 }
 
-// Every task is tried in as many groups as there are epochs, whatever comes of them, and then the run closes.
+// Every task is tried in as many groups as there are epochs, whatever comes of them,
+// and then the run closes.
 func TestEvaluationEndsByItself(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*runfile.RunConfig)
@@ -163,7 +164,8 @@ func TestQueriesOfAnEvaluation(t *testing.T) {
 	}
 }
 
-// A paused evaluation opens nothing, and one that was closed by an operator ends what it has under way.
+// A paused evaluation opens nothing, and one that was closed by an operator
+// ends what it has under way.
 func TestPausedAndClosedEvaluation(t *testing.T) {
 	l := newEvaluation(t, nil)
 	l.Settle()
@@ -178,18 +180,21 @@ func TestPausedAndClosedEvaluation(t *testing.T) {
 	}
 	l.Happen(events.RunClosedType, testRun, events.RunClosed{})
 	for _, f := range l.Settle() {
-		if f.Type != events.RolloutFailedType || strings.HasPrefix(f.Entity, "g000001") && f.Entity != "g000001-0" && f.Entity != "g000001-1" {
+		if f.Type != events.RolloutFailedType ||
+			strings.HasPrefix(f.Entity, "g000001") && f.Entity != "g000001-0" && f.Entity != "g000001-1" {
 			t.Errorf("a closed one: %s %s", f.Type, f.Entity)
 		}
 	}
 }
 
-// TestEvaluationAfterARestart: a sampler that has lost its state decides what the other one decides.
+// TestEvaluationAfterARestart: a sampler that has lost its state decides
+// what the other one decides.
 func TestEvaluationAfterARestart(t *testing.T) {
 	for seed := range uint64(4) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		cfg := evaluation(func(c *runfile.RunConfig) { c.InFlight = runfile.InFlight(2 * (1 + int(seed))) })
-		s := &schedule{Log: decidertest.New(t, testRun, NewDecider(testRun, cfg)), rng: rng, cfg: cfg, members: map[string][]events.Member{}, size: map[string]int{}}
+		s := &schedule{Log: decidertest.New(t, testRun, NewDecider(testRun, cfg)), rng: rng, cfg: cfg,
+			members: map[string][]events.Member{}, size: map[string]int{}}
 		opened(s.Log)
 		for range 50 {
 			s.happen()

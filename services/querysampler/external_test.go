@@ -19,7 +19,8 @@ func openedOutside(l *decidertest.Log, group string, size int) {
 }
 
 func startedOutside(l *decidertest.Log, group string, member int, deadline time.Time) {
-	l.Happen(events.RolloutStartedType, events.RolloutID(group, member), events.RolloutStarted{Group: group, Member: member, Task: "theirs", PolicyVersion: 3, Deadline: deadline})
+	l.Happen(events.RolloutStartedType, events.RolloutID(group, member),
+		events.RolloutStarted{Group: group, Member: member, Task: "theirs", PolicyVersion: 3, Deadline: deadline})
 }
 
 // Outsiders' groups take places of the capacity, and no number of the run's own groups.
@@ -34,7 +35,8 @@ func TestOutsidersGroupsCount(t *testing.T) {
 	if got := openedGroups(facts); !slices.Equal(got, groupIDs(1, 2)) {
 		t.Fatalf("beside two groups of outsiders %v are opened", got)
 	}
-	if r := decidertest.Data[events.RolloutStarted](t, facts[1]); r.Seed != rolloutSeed(0, 1, 0) || r.Task != NewDecider(testRun, config(nil)).task(1) {
+	if r := decidertest.Data[events.RolloutStarted](t, facts[1]); r.Seed != rolloutSeed(0, 1, 0) ||
+		r.Task != NewDecider(testRun, config(nil)).task(1) {
 		t.Errorf("the first of the run's own groups begins with %+v", r)
 	}
 	ready(l, "trainer", 1, "x1", "g000001")
@@ -75,7 +77,8 @@ func TestExternalRun(t *testing.T) {
 	}
 }
 
-// An outsider that dies between two members leaves a group that would never complete: its missing members fail.
+// An outsider that dies between two members leaves a group that would never complete:
+// its missing members fail.
 func TestMembersThatNobodyStarts(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		l := newLog(t, external)
@@ -100,7 +103,8 @@ func TestMembersThatNobodyStarts(t *testing.T) {
 		if got := decidertest.Names(facts); !slices.Equal(got, want) {
 			t.Fatalf("closed %v: %v, want %v", closed, got, want)
 		}
-		if r := decidertest.Data[events.RolloutStarted](t, facts[0]); r.Group != "x1" || r.Member != 0 || r.Task != "theirs" || r.PolicyVersion != 3 {
+		if r := decidertest.Data[events.RolloutStarted](t, facts[0]); r.Group != "x1" || r.Member != 0 ||
+			r.Task != "theirs" || r.PolicyVersion != 3 {
 			t.Errorf("a missing member is %+v", r)
 		}
 		if f := decidertest.Data[events.RolloutFailed](t, facts[2]); f.Class != class {
@@ -112,8 +116,9 @@ func TestMembersThatNobodyStarts(t *testing.T) {
 	}
 }
 
-// TestOutsidersGroupWaitsOutAnOutage: the time in which the plane, its tools or its verdicts were away is not the outsider's who starts one member after the
-// other. That in which generators were away is: he asks none.
+// TestOutsidersGroupWaitsOutAnOutage: the time in which the plane, its tools or its verdicts
+// were away is not the outsider's who starts one member after the other. That in which
+// generators were away is: he asks none.
 func TestOutsidersGroupWaitsOutAnOutage(t *testing.T) {
 	l := newLog(t, external)
 	opened(l)
@@ -125,7 +130,8 @@ func TestOutsidersGroupWaitsOutAnOutage(t *testing.T) {
 	}
 	waited := func(stage string, from, until int) {
 		l.Now = begun.Add(time.Duration(until) * time.Minute)
-		l.Happen(events.StageWaitedType, stage, events.StageWaited{Since: begun.Add(time.Duration(from) * time.Minute), Until: l.Now})
+		l.Happen(events.StageWaitedType, stage, events.StageWaited{Since: begun.Add(time.Duration(from) * time.Minute),
+			Until: l.Now})
 	}
 	waited(events.StageTools, 1, 4)
 	waited(events.EveryStage, 3, 6) // five minutes with the last
@@ -139,7 +145,8 @@ func TestOutsidersGroupWaitsOutAnOutage(t *testing.T) {
 		t.Error("the other member is missing, and no time is kept")
 	}
 	l.Now = begun.Add(15 * time.Minute)
-	if got := decidertest.Names(l.Settle()); !slices.Equal(got, []string{"rollout.started x1-1", "rollout.failed x1-1"}) {
+	if got := decidertest.Names(l.Settle()); !slices.Equal(got,
+		[]string{"rollout.started x1-1", "rollout.failed x1-1"}) {
 		t.Errorf("behind that: %v", got)
 	}
 }

@@ -32,8 +32,8 @@ func (d *Decider) uncount(tx *projection.Tx, s *state, group string, p capacityU
 	return tx.Delete(counted + group)
 }
 
-// giveBack gives the place of a group back that will not be trained. A drop that raced with a batch of the group is
-// void.
+// giveBack gives the place of a group back that will not be trained. A drop that raced with a
+// batch of the group is void.
 func (d *Decider) giveBack(tx *projection.Tx, s *state, group string) error {
 	p, known, err := projection.Get[capacityUse](tx, counted+group)
 	if err != nil || !known || p.Batched {
@@ -43,8 +43,8 @@ func (d *Decider) giveBack(tx *projection.Tx, s *state, group string) error {
 	return d.uncount(tx, s, group, p)
 }
 
-// applyCompleted learns from a group, and gives the place of one without any survivor back, and of one that no feed waits for:
-// nothing of it will be trained.
+// applyCompleted learns from a group, and gives the place of one without any survivor back, and of
+// one that no feed waits for: nothing of it will be trained.
 func (d *Decider) applyCompleted(tx *projection.Tx, s *state, e events.Event) error {
 	completed, err := events.Data[events.GroupCompleted](e)
 	if err != nil {
@@ -148,7 +148,8 @@ func (d *Decider) applyReady(tx *projection.Tx, s *state, e events.Event) error 
 			return err
 		}
 	}
-	if err := projection.Put(tx, uncovered+events.StepKey(ready.Step), batch{Step: ready.Step, Groups: ready.Groups}); err != nil || !d.feed.Export() {
+	if err := projection.Put(tx, uncovered+events.StepKey(ready.Step),
+		batch{Step: ready.Step, Groups: ready.Groups}); err != nil || !d.feed.Export() {
 		return err
 	}
 	return d.cover(tx, s, ready.Step) // no weights will ever come of it

@@ -24,7 +24,8 @@ func applyForked(tx *projection.Tx, e events.Event) error {
 		return err
 	}
 	at := forks + events.StepKey(int64(e.Seq))
-	return projection.Put(tx, at, fork{At: at, Task: asked.Task, Count: asked.Count, Origin: events.Origin{Rollout: e.Entity, Turn: asked.Turn}})
+	return projection.Put(tx, at, fork{At: at, Task: asked.Task, Count: asked.Count,
+		Origin: events.Origin{Rollout: e.Entity, Turn: asked.Turn}})
 }
 
 func (d *Decider) applyOpened(tx *projection.Tx, s *state, e events.Event) error {
@@ -102,7 +103,8 @@ func (d *Decider) applyStarted(tx *projection.Tx, s *state, e events.Event) erro
 	return projection.Put(tx, halfOpen+started.Group, g)
 }
 
-// applyFinished remembers the tokens that the first feed would train on, as far as its filters look at the rollout alone.
+// applyFinished remembers the tokens that the first feed would train on, as far as its filters
+// look at the rollout alone.
 func (d *Decider) applyFinished(tx *projection.Tx, s *state, e events.Event) error {
 	r, ok, err := projection.Get[inFlight](tx, flying+e.Entity)
 	if !ok || err != nil {
@@ -125,7 +127,8 @@ func (d *Decider) applyFinished(tx *projection.Tx, s *state, e events.Event) err
 		return nil
 	}
 	f := d.cfg.FiltersOf(d.feed)
-	masked := finished.TextOnly || finished.Unsampled() || finished.OnlyConstrained() && !f.TrainConstrained || events.Untold(finished.StopReason) ||
+	masked := finished.TextOnly || finished.Unsampled() || finished.OnlyConstrained() && !f.TrainConstrained ||
+		events.Untold(finished.StopReason) ||
 		f.Truncated && finished.StopReason != events.StopFinished || f.MaxTokens > 0 && finished.Tokens > f.MaxTokens
 	if masked {
 		return nil
@@ -168,7 +171,8 @@ func (d *Decider) addTokens(tx *projection.Tx, r inFlight, e events.Event) error
 	return projection.Put(tx, key, p)
 }
 
-// applyInvalidated takes the tokens back that will not be trained on. What is in a batch stays there.
+// applyInvalidated takes the tokens back that will not be trained on. What
+// is in a batch stays there.
 func (d *Decider) applyInvalidated(tx *projection.Tx, s *state, e events.Event) error {
 	key := counted + events.GroupOf(e.Entity)
 	p, ok, err := projection.Get[capacityUse](tx, key)

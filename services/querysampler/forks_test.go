@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
-// Forks come behind queries and before tasks, each once; their members say where they begin, and no task of the epoch is displaced.
+// Forks come behind queries and before tasks, each once; their members say where they begin, and no
+// task of the epoch is displaced.
 func TestForks(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		l := newLog(t, nil)
@@ -45,7 +46,8 @@ func TestForks(t *testing.T) {
 		first, second := events.Origin{Rollout: "g000001-0", Turn: 2}, events.Origin{Rollout: "g000001-1", Turn: 0}
 		want := []events.GroupOpened{
 			{Task: "q1", Size: 2, PolicyVersion: 1}, {Task: "task-4", Size: 3, PolicyVersion: 1, Origin: &first},
-			{Task: "task-4", Size: 3, PolicyVersion: 2, Origin: &first}, {Task: "task-4", Size: 1, PolicyVersion: 2, Origin: &second},
+			{Task: "task-4", Size: 3, PolicyVersion: 2, Origin: &first},
+			{Task: "task-4", Size: 1, PolicyVersion: 2, Origin: &second},
 			{Task: d.task(5), Size: 2, PolicyVersion: 3}, {Task: d.task(6), Size: 2, PolicyVersion: 3},
 		}
 		if len(groups) != len(want) || started[first] != 6 || started[second] != 1 {
@@ -70,7 +72,8 @@ func TestForksLeaveTheCurriculumAlone(t *testing.T) {
 	for n, origin := range map[int64]*events.Origin{71: nil, 72: {Rollout: "g000001-0"}} {
 		id := events.GroupID(n)
 		l.Happen(events.GroupOpenedType, id, events.GroupOpened{Task: "task-" + id[6:], Size: 1, Origin: origin})
-		l.Happen(events.GroupCompletedType, id, events.GroupCompleted{Task: "task-" + id[6:], Members: []events.Member{{Rollout: id + "-0", Reward: 1}}})
+		l.Happen(events.GroupCompletedType, id, events.GroupCompleted{Task: "task-" + id[6:],
+			Members: []events.Member{{Rollout: id + "-0", Reward: 1}}})
 	}
 	if n := countKeys(t, l, passRates); n != 1 {
 		t.Errorf("%d pass rates instead of one", n)

@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
-// TestGapsThatCount: which gaps of the trainer's log-probabilities pause a run, as a pure function of what was stated.
+// TestGapsThatCount: which gaps of the trainer's log-probabilities pause a run, as a pure
+// function of what was stated.
 func TestGapsThatCount(t *testing.T) {
 	type stated struct {
 		step int64
@@ -60,13 +61,15 @@ func TestGapsThatCount(t *testing.T) {
 	}
 }
 
-// TestGapPausesTheRun: of the first feed alone, with a reason that says what to check, and not again for the same step.
+// TestGapPausesTheRun: of the first feed alone, with a reason that says what to check, and not
+// again for the same step.
 func TestGapPausesTheRun(t *testing.T) {
 	l := newLog(t, func(c *runfile.RunConfig) { c.Limits.LogprobGap = 0.5 })
 	opened(l)
 	l.Settle()
 	consumed := func(feed string, step int64, mean float64) []events.Event {
-		l.Happen(events.BatchConsumedType, feed, events.BatchConsumed{Step: step, LogprobGap: &events.LogprobGap{MeanAbs: mean, MaxAbs: 8.25, KL: 1.5, Tokens: 77}})
+		l.Happen(events.BatchConsumedType, feed, events.BatchConsumed{Step: step,
+			LogprobGap: &events.LogprobGap{MeanAbs: mean, MaxAbs: 8.25, KL: 1.5, Tokens: 77}})
 		return l.Settle()
 	}
 	if facts := consumed("second", 1, 3); len(facts) != 0 {
@@ -113,7 +116,8 @@ func TestGapWithoutALimit(t *testing.T) {
 	l := newLog(t, nil)
 	opened(l)
 	l.Settle()
-	l.Happen(events.BatchConsumedType, "trainer", events.BatchConsumed{Step: 1, LogprobGap: &events.LogprobGap{MeanAbs: 1e6, MaxAbs: 1e6, Tokens: 1}})
+	l.Happen(events.BatchConsumedType, "trainer", events.BatchConsumed{Step: 1,
+		LogprobGap: &events.LogprobGap{MeanAbs: 1e6, MaxAbs: 1e6, Tokens: 1}})
 	if facts := l.Settle(); len(facts) != 0 {
 		t.Errorf("%v", decidertest.Names(facts))
 	}

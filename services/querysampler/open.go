@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// openGroups opens groups as far as the capacity goes: queries first, then forks, each in the order of their coming, then tasks.
+// openGroups opens groups as far as the capacity goes: queries first, then forks, each in the order
+// of their coming, then tasks.
 func (d *Decider) openGroups(v projection.View, p *plan, s state, now time.Time) {
 	if !d.room(p, s, now) {
 		return
@@ -54,8 +55,8 @@ func (d *Decider) open(p *plan, s *state, opened events.GroupOpened, now time.Ti
 	d.start(p, g, s.GroupsBefore+s.Groups, now.Add(time.Duration(d.cfg.Limits.Timeout)))
 }
 
-// room reports whether another group would be young enough when it is trained on: what is opened and not covered by
-// weights must fit into staleness.max + 1 batches.
+// room reports whether another group would be young enough when it is trained on: what is opened
+// and not covered by weights must fit into staleness.max + 1 batches.
 func (d *Decider) room(p *plan, s state, now time.Time) bool {
 	if d.cfg.Epochs > 0 {
 		return d.roomToTry(p, s)
@@ -70,8 +71,9 @@ func (d *Decider) room(p *plan, s state, now time.Time) bool {
 	return s.unbatched()+d.expected(s) < d.tokensFor(s, batches-s.Batches) || stuck(p, s, now)
 }
 
-// roomUnderWay reports whether the rollouts of another group may be under way at once. One group's always may, whatever its size. Members that
-// have ended count no longer, so that a group which waits for its longest rollout keeps nobody from starting.
+// roomUnderWay reports whether the rollouts of another group may be under way at once. One group's
+// always may, whatever its size. Members that have ended count no longer, so that a group which
+// waits for its longest rollout keeps nobody from starting.
 func (d *Decider) roomUnderWay(p *plan, s state) bool {
 	if d.cfg.InFlight == runfile.AutoInFlight {
 		return d.roomToAsk(p, s)
@@ -82,8 +84,9 @@ func (d *Decider) roomUnderWay(p *plan, s state) bool {
 // feedersPatience is what a feeder gets to compose a batch.
 const feedersPatience = 30 * time.Second
 
-// stuck: nothing is in flight, the trainer has nothing to train on, and the feeder composes nothing, though enough is there
-// by our count. It may see less to train on: then another group is due, one at a time.
+// stuck: nothing is in flight, the trainer has nothing to train on, and the feeder composes
+// nothing, though enough is there by our count. It may see less to train on: then another
+// group is due, one at a time.
 func stuck(p *plan, s state, now time.Time) bool {
 	if s.Running > 0 || s.Batches > 0 {
 		return false
@@ -111,8 +114,9 @@ func (d *Decider) needsGroup(p *plan, s state, now time.Time) bool {
 	return s.unbatched()+d.expected(s) < d.tokensFor(s, left) || left > 0 && stuck(p, s, now)
 }
 
-// tokensFor is how many tokens make n more batches. Groups stay whole, so a batch holds what fits; the last one is composed
-// when a group comes that does not fit, so enough for a full one must be there.
+// tokensFor is how many tokens make n more batches. Groups stay whole, so a batch holds
+// what fits; the last one is composed when a group comes that does not fit, so enough for
+// a full one must be there.
 func (d *Decider) tokensFor(s state, n int64) float64 {
 	if n <= 0 {
 		return 0
@@ -128,7 +132,8 @@ func (s *state) unbatched() float64 { return float64(s.UncoveredTokens - s.Batch
 // expected is how many tokens the groups in flight will have.
 func (d *Decider) expected(s state) float64 { return float64(float64(s.Running) * d.meanTokens(s)) }
 
-// meanTokens is the moving average of the groups' tokens. The run file's guess is as good as one measurement.
+// meanTokens is the moving average of the groups' tokens. The run file's guess is as
+// good as one measurement.
 func (d *Decider) meanTokens(s state) float64 {
 	if s.Measured == 0 {
 		return float64(d.feed.TokensPerBatch) / float64(d.feed.GroupsPerBatch)
@@ -136,7 +141,8 @@ func (d *Decider) meanTokens(s state) float64 {
 	return s.MeanTokens
 }
 
-// recentGroups is how many groups the moving average looks back: rollouts grow longer as a policy learns.
+// recentGroups is how many groups the moving average looks back: rollouts grow
+// longer as a policy learns.
 const recentGroups = 64
 
 // measure takes a completed group's tokens into the average.

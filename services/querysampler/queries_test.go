@@ -24,7 +24,8 @@ func tasksOf(t *testing.T, facts []events.Event) (tasks []string) {
 	return tasks
 }
 
-// Queries come before tasks, in the order of their coming, each once, and displace no task of the epoch.
+// Queries come before tasks, in the order of their coming, each once, and
+// displace no task of the epoch.
 func TestQueriesComeFirst(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		l := newLog(t, nil)

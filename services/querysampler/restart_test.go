@@ -24,7 +24,8 @@ func replayed(t *testing.T, l *decidertest.Log, cfg runfile.RunConfig) *decidert
 	return again
 }
 
-// schedule plays a run of outsiders, queries, failures, drops, batches and weights in a random order.
+// schedule plays a run of outsiders, queries, failures, drops, batches and
+// weights in a random order.
 type schedule struct {
 	*decidertest.Log
 	rng      *rand.Rand
@@ -80,7 +81,8 @@ func (s *schedule) happen() {
 	}
 	switch what := s.rng.IntN(12); {
 	case what < 5 && id != "":
-		s.Happen(events.RolloutFinishedType, id, events.RolloutFinished{Tokens: 1 + s.rng.IntN(300), Sampled: 1, StopReason: events.StopFinished})
+		s.Happen(events.RolloutFinishedType, id, events.RolloutFinished{Tokens: 1 + s.rng.IntN(300), Sampled: 1,
+			StopReason: events.StopFinished})
 		m := events.Member{Rollout: id, Reward: float64(s.rng.IntN(2))}
 		s.Happen(events.RolloutScoredType, id, events.RolloutScored{Reward: m.Reward})
 		s.over(id, m)
@@ -99,7 +101,8 @@ func (s *schedule) happen() {
 	case what == 7:
 		submitted(s.Log, fmt.Sprint("q", len(s.Events)))
 	case what == 8 && len(s.complete) > 0:
-		s.Happen(events.GroupDroppedType, s.complete[0], events.GroupDropped{Feed: "trainer", Reason: events.DropFiltered})
+		s.Happen(events.GroupDroppedType, s.complete[0],
+			events.GroupDropped{Feed: "trainer", Reason: events.DropFiltered})
 		s.complete = s.complete[1:]
 	case what == 9 && s.step > 0:
 		published(s.Log, testRun, s.step, 1+s.rng.Int64N(s.step))
@@ -113,7 +116,8 @@ func (s *schedule) happen() {
 	}
 }
 
-// TestDecisionsAfterARestart: a sampler whose state was deleted, at whatever moment, decides what the other one decides.
+// TestDecisionsAfterARestart: a sampler whose state was deleted, at whatever moment, decides
+// what the other one decides.
 func TestDecisionsAfterARestart(t *testing.T) {
 	groups := 0
 	for seed := range uint64(8) {
@@ -126,7 +130,8 @@ func TestDecisionsAfterARestart(t *testing.T) {
 		if seed%2 == 1 {
 			cfg = tokenConfig(change)
 		}
-		s := &schedule{Log: decidertest.New(t, testRun, NewDecider(testRun, cfg)), rng: rng, cfg: cfg, members: map[string][]events.Member{}, size: map[string]int{}}
+		s := &schedule{Log: decidertest.New(t, testRun, NewDecider(testRun, cfg)), rng: rng, cfg: cfg,
+			members: map[string][]events.Member{}, size: map[string]int{}}
 		opened(s.Log)
 		for moment := range 80 {
 			s.happen()
@@ -134,7 +139,8 @@ func TestDecisionsAfterARestart(t *testing.T) {
 				again := replayed(t, s.Log, cfg)
 				want, got := s.Decide(), again.Decide()
 				if !reflect.DeepEqual(got, want) || !again.Wake.Equal(s.Wake) {
-					t.Fatalf("seed %d, moment %d: after a restart %v, without %v", seed, moment, decidertest.Names(got), decidertest.Names(want))
+					t.Fatalf("seed %d, moment %d: after a restart %v, without %v", seed, moment, decidertest.Names(got),
+						decidertest.Names(want))
 				}
 				s.Log = again
 			}
@@ -173,6 +179,7 @@ func checkBooks(t *testing.T, s *schedule) {
 		}
 	}
 	if st.Uncovered != groups || st.Running != running || st.UncoveredTokens != tokens || st.BatchedTokens != batched {
-		t.Errorf("the books say %+v, but there are %d groups, %d running, with %d tokens, %d in batches", st, groups, running, tokens, batched)
+		t.Errorf("the books say %+v, but there are %d groups, %d running, with %d tokens, %d in batches", st, groups,
+			running, tokens, batched)
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// completeGroups starts the members that a sampler which died between two appends has left out. Of an outsider's group it
-// starts those that nobody started in time, or in a run that is closed: they fail at once, and the group can complete.
+// completeGroups starts the members that a sampler which died between two appends has left out. Of
+// an outsider's group it starts those that nobody started in time, or in a run that is closed: they
+// fail at once, and the group can complete.
 func (d *Decider) completeGroups(v projection.View, p *plan, s state, now time.Time) {
 	for g, err := range projection.Scan[group](v, halfOpen) {
 		if err != nil {
@@ -37,8 +38,8 @@ func (d *Decider) completeGroups(v projection.View, p *plan, s state, now time.T
 	}
 }
 
-// start starts the members of a group that are missing, the n-th of this run and those that it continues. All of them carry the group's version:
-// they are compared.
+// start starts the members of a group that are missing, the n-th of this run and those that it
+// continues. All of them carry the group's version: they are compared.
 func (d *Decider) start(p *plan, g group, n int64, deadline time.Time) {
 	for _, i := range g.Missing {
 		if !events.External(g.ID) {
@@ -52,7 +53,8 @@ func (d *Decider) start(p *plan, g group, n int64, deadline time.Time) {
 	}
 }
 
-// endRollouts fails the rollouts that are overdue, or all when the run is closed, in the order of their names.
+// endRollouts fails the rollouts that are overdue, or all when the run is closed, in
+// the order of their names.
 func (d *Decider) endRollouts(v projection.View, p *plan, s state, now time.Time) {
 	if s.Closed {
 		for r, err := range projection.Scan[inFlight](v, flying) {
@@ -91,7 +93,8 @@ func (d *Decider) endRollouts(v projection.View, p *plan, s state, now time.Time
 	}
 }
 
-// overdue says how a rollout came to be due without an outcome. What its agent has not used the plane has: it waited, or a stage hangs.
+// overdue says how a rollout came to be due without an outcome. What its agent has not used the
+// plane has: it waited, or a stage hangs.
 func (d *Decider) overdue(r inFlight, due time.Time) string {
 	if events.External(r.ID) {
 		return fmt.Sprintf("no outcome by its deadline, %s", due.UTC().Format(time.RFC3339))
@@ -105,10 +108,12 @@ func (d *Decider) overdue(r inFlight, due time.Time) string {
 }
 
 func (d *Decider) fail(p *plan, rollout, class, message string) {
-	p.add(events.New(d.run, events.RolloutFailedType, rollout, "0", events.RolloutFailed{Stage: events.StageSampler, Class: class, Message: message}))
+	p.add(events.New(d.run, events.RolloutFailedType, rollout,
+		"0", events.RolloutFailed{Stage: events.StageSampler, Class: class, Message: message}))
 }
 
-// deadline is when a rollout in flight has had its time. Deadlines are kept in their order, as every decision asks for the next one.
+// deadline is when a rollout in flight has had its time. Deadlines are kept in their order, as
+// every decision asks for the next one.
 type deadline struct {
 	Rollout string    `json:"rollout"`
 	At      time.Time `json:"at"`
@@ -142,7 +147,8 @@ func (d *Decider) update(tx *projection.Tx, before, now inFlight) error {
 	return err
 }
 
-// applyWaited takes the time of an outage off the clocks of the rollouts at the stage that waits for its end.
+// applyWaited takes the time of an outage off the clocks of the rollouts at the
+// stage that waits for its end.
 func (d *Decider) applyWaited(tx *projection.Tx, s *state, e events.Event) error {
 	waited, err := events.Data[events.StageWaited](e)
 	if err != nil {
@@ -173,8 +179,8 @@ func (d *Decider) applyWaited(tx *projection.Tx, s *state, e events.Event) error
 	return waitInGroups(tx, e.Entity, waited.Span())
 }
 
-// waitInGroups lets outsiders start the missing members of their groups later by the time of an outage: who makes one member after the other may have waited
-// for the tools or the verdict of one.
+// waitInGroups lets outsiders start the missing members of their groups later by the time of an
+// outage: who makes one member after the other may have waited for the tools or the verdict of one.
 func waitInGroups(tx *projection.Tx, stage string, w events.Span) error {
 	var open []group
 	for g, err := range projection.Scan[group](tx, halfOpen) {
@@ -194,13 +200,15 @@ func waitInGroups(tx *projection.Tx, stage string, w events.Span) error {
 	return nil
 }
 
-// excuse lets a rollout that has come to a stage wait for the end of an outage that the log told of before.
+// excuse lets a rollout that has come to a stage wait for the end of an outage
+// that the log told of before.
 func (s *state) excuse(r *inFlight) {
 	r.Wait(r.ID, r.Stage, s.Waited[r.Stage])
 	r.Wait(r.ID, r.Stage, s.Waited[events.EveryStage])
 }
 
-// Keeps implements pipeline.Timekeeper: there are rollouts in flight, or groups of outsiders whose members are not all started.
+// Keeps implements pipeline.Timekeeper: there are rollouts in flight, or groups of outsiders whose
+// members are not all started.
 func (d *Decider) Keeps(v projection.View) bool {
 	for g, err := range projection.Scan[group](v, halfOpen) {
 		if err != nil || events.External(g.ID) {

@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
-// TestDecisionReadsNoRolloutInFlight: a decision comes with each event, so it must not grow with the rollouts that are in flight.
+// TestDecisionReadsNoRolloutInFlight: a decision comes with each event, so it must not grow with
+// the rollouts that are in flight.
 func TestDecisionReadsNoRolloutInFlight(t *testing.T) {
 	cost := func(groups int) float64 {
 		return inFlightLog(t, groups).Cost()
@@ -34,7 +35,8 @@ func inFlightLog(t testing.TB, groups int) *decidertest.Log {
 		id := events.GroupID(int64(i + 1))
 		l.Happen(events.GroupOpenedType, id, events.GroupOpened{Task: "task-1", Size: 2})
 		for m := range 2 {
-			l.Happen(events.RolloutStartedType, events.RolloutID(id, m), events.RolloutStarted{Group: id, Member: m, Task: "task-1", Deadline: l.Now.Add(1e9)})
+			l.Happen(events.RolloutStartedType, events.RolloutID(id, m),
+				events.RolloutStarted{Group: id, Member: m, Task: "task-1", Deadline: l.Now.Add(1e9)})
 		}
 	}
 	return l

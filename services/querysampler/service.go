@@ -8,8 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// Run is the service: it folds the run and emits group_opened, rollout_started, rollout_failed{deadline,
-// cancelled}, run_paused and run_closed.
+// Run is the service: it folds the run and emits group_opened, rollout_started,
+// rollout_failed{deadline, cancelled}, run_paused and run_closed.
 func Run(ctx context.Context, env pipeline.Env) error {
 	w, err := newWatcher(env)
 	if err != nil {

@@ -20,9 +20,11 @@ const batched = '+'
 
 // fates are those of groups that no trainer gets.
 var fates = []fate{
-	{'z', "zero_variance", "the tasks are too easy or too hard for this policy, so that all rewards of a group are equal: change the tasks, use a curriculum, or enlarge group_size"},
+	{'z', "zero_variance",
+		"the tasks are too easy or too hard for this policy, so that all rewards of a group are equal: change the tasks, use a curriculum, or enlarge group_size"},
 	{'r', "pass_rate", "the tasks are too easy or too hard for filters.pass_rate: change the tasks, or widen it"},
-	{'u', "untrainable", "the feed's filters mask every rollout of these groups: look at filters, min_reward and staleness.require_versions"},
+	{'u', "untrainable",
+		"the feed's filters mask every rollout of these groups: look at filters, min_reward and staleness.require_versions"},
 	{'m', "min_survivors", "too many rollouts of these groups failed: look at the failures in `rondo run show`"},
 	{'f', "all failed", "every rollout of these groups failed: look at the failures in `rondo run show`"},
 	{'s', "stale", "the groups are too old when they could be batched: raise staleness.max, or give the trainer more room"},
@@ -49,8 +51,8 @@ func fateOf(dropped events.GroupDropped) byte {
 	return fates[i].letter
 }
 
-// noSignal: of a full window of groups, at most one in 20 was batched. Its window is much longer than that of failures, as tasks that are
-// too hard at first may become easier.
+// noSignal: of a full window of groups, at most one in 20 was batched. Its window is much longer
+// than that of failures, as tasks that are too hard at first may become easier.
 func (d *Decider) noSignal(s state) (class, why string) {
 	size, useful := d.cfg.Limits.NoSignalGroups, s.Fates.count(string(batched))
 	if size == 0 || len(s.Fates) < size || 20*useful > size {
@@ -70,5 +72,7 @@ func (d *Decider) noSignal(s state) (class, why string) {
 	if !s.Called {
 		advice += ". No turn of the run has called a tool: see whether the inference server parses tool calls"
 	}
-	return events.PauseNoSignal, fmt.Sprintf("%d of the last %d groups were batched; the others were dropped (%s): %s. Then `rondo run resume %s`", useful, size, strings.Join(parts, ", "), advice, d.run)
+	return events.PauseNoSignal,
+		fmt.Sprintf("%d of the last %d groups were batched; the others were dropped (%s): %s. Then `rondo run resume %s`",
+			useful, size, strings.Join(parts, ", "), advice, d.run)
 }

@@ -36,7 +36,8 @@ type plant struct {
 // scenario is how a run turns out.
 type scenario struct {
 	length func(*rand.Rand) int // tokens of a rollout
-	// masked is the share of rollouts that the feeder does not train on; hidden ones the sampler cannot know.
+	// masked is the share of rollouts that the feeder does not train on; hidden ones
+	// the sampler cannot know.
 	masked, hidden float64
 	max            int64
 	// perBatch is how many groups make a batch on average.
@@ -69,7 +70,8 @@ func simulate(t *testing.T, c scenario, byTokens bool) *plant {
 			cfg.Feeds[0] = runfile.Feed{Name: "trainer", GroupsPerBatch: c.perBatch}
 		}
 	})
-	p := &plant{Log: decidertest.New(t, testRun, NewDecider(testRun, cfg)), rng: rand.New(rand.NewPCG(1, 2)), scenario: c, running: map[string]simulated{}}
+	p := &plant{Log: decidertest.New(t, testRun, NewDecider(testRun, cfg)), rng: rand.New(rand.NewPCG(1, 2)),
+		scenario: c, running: map[string]simulated{}}
 	opened(p.Log)
 	last, since := int64(0), 0
 	for now := range simulatedTicks {
@@ -131,7 +133,8 @@ func (p *plant) complete(now int) {
 // compose composes a batch when there is enough for one.
 func (p *plant) compose(byTokens bool) bool {
 	n, sum := 0, int64(0)
-	for n < len(p.waiting) && (n == 0 || !byTokens || sum+p.waiting[n].tokens <= simulatedBudget) && (byTokens || n < p.perBatch) {
+	for n < len(p.waiting) && (n == 0 || !byTokens || sum+p.waiting[n].tokens <= simulatedBudget) &&
+		(byTokens || n < p.perBatch) {
 		sum += p.waiting[n].tokens
 		n++
 	}
@@ -185,8 +188,8 @@ func (p *plant) String() string {
 	return fmt.Sprintf("%d steps from %d groups, %.0f %% of them stale", p.trained, p.groups, 100*p.wasted())
 }
 
-// TestTokenCapacityNeitherStarvesNorFloods compares batches cut by tokens, however wrong the guess, with a run that knew how many
-// groups make a batch.
+// TestTokenCapacityNeitherStarvesNorFloods compares batches cut by tokens, however wrong the guess,
+// with a run that knew how many groups make a batch.
 func TestTokenCapacityNeitherStarvesNorFloods(t *testing.T) {
 	fixed := func(n int) func(*rand.Rand) int { return func(*rand.Rand) int { return n } }
 	tails := func(r *rand.Rand) int { return 1 + int(50*math.Exp(r.NormFloat64())) } // mean 83

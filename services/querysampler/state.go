@@ -17,11 +17,12 @@ type state struct {
 	Drawn  int64 `json:"drawn"`  // those of them on tasks, not queries
 	// UnderWay counts the run's own rollouts without an outcome.
 	UnderWay int `json:"under_way"`
-	// Asking counts those of them that wait for a turn, and Capacity is how many turns the servers can sample at once, 0 while nobody has said so; where that bounds
-	// the run.
+	// Asking counts those of them that wait for a turn, and Capacity is how many turns the servers
+	// can sample at once, 0 while nobody has said so; where that bounds the run.
 	Asking   int `json:"asking,omitempty"`
 	Capacity int `json:"capacity,omitempty"`
-	// Uncovered counts groups that no weights_published{through_step} covers yet and that may still be trained.
+	// Uncovered counts groups that no weights_published{through_step} covers yet and
+	// that may still be trained.
 	Uncovered int64 `json:"uncovered"`
 	// Useful counts groups that were, or may still be, batched.
 	Useful        int64 `json:"useful"`
@@ -32,10 +33,12 @@ type state struct {
 	Bytes         int64 `json:"bytes"`
 	// Left is what the run's stream held when archived events had left it for the last time.
 	Left int64 `json:"left,omitempty"`
-	// Refused counts the rollouts in a row whose first prompt the endpoint refused, while it answered nothing else.
+	// Refused counts the rollouts in a row whose first prompt the endpoint refused, while
+	// it answered nothing else.
 	Refused     int    `json:"refused,omitempty"`
 	LastFailure string `json:"last_failure,omitempty"`
-	// Outcomes are the latest ones of the run's own rollouts, a letter each, and Failures the last failure of each stage.
+	// Outcomes are the latest ones of the run's own rollouts, a letter each, and Failures the
+	// last failure of each stage.
 	Outcomes window             `json:"outcomes,omitempty"`
 	Failures map[string]failing `json:"failures,omitempty"`
 	// Lacks are those of the last turn that cannot be trained on; Called: a turn has called a tool.
@@ -50,7 +53,8 @@ type state struct {
 	Misfits int    `json:"misfits,omitempty"`
 	Gap     gapped `json:"gap,omitzero"`
 
-	// Running counts the uncovered groups that are not complete. The rest is of feeds that cut batches by tokens.
+	// Running counts the uncovered groups that are not complete. The rest is of feeds
+	// that cut batches by tokens.
 	Running         int64   `json:"running"`
 	UncoveredTokens int64   `json:"uncovered_tokens"` // of the complete ones
 	BatchedTokens   int64   `json:"batched_tokens"`   // those of them that stand in a batch
@@ -74,12 +78,14 @@ type group struct {
 	Missing       []int  `json:"missing"` // members
 	// Origin is where a group of forks begins.
 	Origin *events.Origin `json:"origin,omitempty"`
-	// Expires is when nobody starts the missing members of an outsider's group any more. Outages since the clock began move it.
+	// Expires is when nobody starts the missing members of an outsider's group any more. Outages
+	// since the clock began move it.
 	Expires time.Time    `json:"expires,omitzero"`
 	Clock   events.Clock `json:"clock,omitzero"`
 }
 
-// expireAt lets nobody start the missing members of an outsider's group behind a time, but for outages.
+// expireAt lets nobody start the missing members of an outsider's group behind
+// a time, but for outages.
 func (g *group) expireAt(at, now time.Time) {
 	g.Expires, g.Clock = at.UTC(), events.Clock{Began: now}
 }
@@ -141,7 +147,8 @@ func (d *Decider) tokens(p capacityUse) (n int64) {
 	return min(n, d.feed.TokensPerBatch)
 }
 
-// Keys of the projection. All but the state itself and the pass rates shrink again when what they describe is over.
+// Keys of the projection. All but the state itself and the pass rates shrink again when
+// what they describe is over.
 const (
 	stateKey  = "state"
 	halfOpen  = "group/"
@@ -156,10 +163,12 @@ const (
 	misfits   = "misfit/"  // task that is not drawn until the run is resumed
 )
 
-// eventOverhead is what a message costs on disk beside its body: subject, headers and record, in bytes.
+// eventOverhead is what a message costs on disk beside its body: subject,
+// headers and record, in bytes.
 const eventOverhead = 640
 
-// claimCheck is what the reference to a large body takes, in bytes: the body itself is in the store.
+// claimCheck is what the reference to a large body takes, in bytes: the
+// body itself is in the store.
 const claimCheck = 256
 
 // Apply folds one event.

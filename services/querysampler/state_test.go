@@ -19,7 +19,8 @@ func TestFullStreamPauses(t *testing.T) {
 	if want := topology.Stream(events.RunStream(testRun)).MaxBytes; d.maxBytes != want {
 		t.Errorf("a run's stream may hold %d bytes, want %d", d.maxBytes, want)
 	}
-	if sized := NewDecider(testRun, config(func(c *runfile.RunConfig) { c.Log.MaxBytes = 8 << 30 })); sized.maxBytes != 8<<30 {
+	if sized := NewDecider(testRun,
+		config(func(c *runfile.RunConfig) { c.Log.MaxBytes = 8 << 30 })); sized.maxBytes != 8<<30 {
 		t.Errorf("a stream of 8 GiB may hold %d bytes", sized.maxBytes)
 	}
 	d.maxBytes = 1 << 20
@@ -41,7 +42,8 @@ func TestFullStreamPauses(t *testing.T) {
 	if got := decidertest.Names(facts); !slices.Equal(got, []string{"run.paused r"}) {
 		t.Fatalf("of a full stream: %v", got)
 	}
-	if p := decidertest.Data[events.RunPaused](t, facts[0]); !strings.Contains(p.Reason, "7") || !strings.Contains(p.Reason, "full") {
+	if p := decidertest.Data[events.RunPaused](t, facts[0]); !strings.Contains(p.Reason, "7") ||
+		!strings.Contains(p.Reason, "full") {
 		t.Errorf("reason %q", p.Reason)
 	}
 	first := facts[0].ID
@@ -104,7 +106,8 @@ func TestStateShrinks(t *testing.T) {
 	}
 }
 
-// The estimate of what an event takes on disk must not be too low: it stops the run before the stream is full.
+// The estimate of what an event takes on disk must not be too low: it stops the run
+// before the stream is full.
 func TestOverheadIsEnough(t *testing.T) {
 	cfg := config(nil)
 	d := NewDecider(strings.Repeat("r", 64), cfg)
@@ -118,7 +121,8 @@ func TestOverheadIsEnough(t *testing.T) {
 			t.Errorf("%s takes %d bytes with a body of %d", e.ID, size, len(e.Data))
 		}
 	}
-	ref, err := json.Marshal(storage.Ref{Key: "blobs/sha256/ab/" + strings.Repeat("a", 64), SHA256: strings.Repeat("a", 64), Size: 1 << 40})
+	ref, err := json.Marshal(storage.Ref{Key: "blobs/sha256/ab/" + strings.Repeat("a", 64),
+		SHA256: strings.Repeat("a", 64), Size: 1 << 40})
 	if err != nil || len(ref) > claimCheck {
 		t.Errorf("a reference takes %d bytes, %v", len(ref), err)
 	}
@@ -139,7 +143,8 @@ func countKeys(t *testing.T, l *decidertest.Log, prefix string) (n int) {
 	return n
 }
 
-// TestFullStreamThatForgets: a run whose stream is full waits for the archiver to make room, and pauses only where nothing can leave any more.
+// TestFullStreamThatForgets: a run whose stream is full waits for the archiver to make room, and
+// pauses only where nothing can leave any more.
 func TestFullStreamThatForgets(t *testing.T) {
 	for name, test := range map[string]struct {
 		flying bool  // rollouts are in flight

@@ -47,7 +47,8 @@ func weight(c runfile.Curriculum, p float64, tried bool) float64 {
 	return floor + float64((1-floor)*4*p*(1-p))
 }
 
-// passRate moves a task's pass rate by that of a completed group. ok is false for a group that says nothing.
+// passRate moves a task's pass rate by that of a completed group. ok is false for a
+// group that says nothing.
 func passRate(c runfile.Curriculum, before float64, tried bool, members []events.Member) (after float64, ok bool) {
 	scored, passed := 0, 0
 	for _, m := range members {
@@ -78,7 +79,8 @@ func (d *Decider) permuted(tasks []runfile.TaskSpec, n int64) string {
 	return tasks[rng.Perm(int(count))[at]].Name
 }
 
-// fitting are the tasks that are drawn: those that do not fit into the server's context would fail for ever. An evaluation tries all of them.
+// fitting are the tasks that are drawn: those that do not fit into the server's context would fail
+// for ever. An evaluation tries all of them.
 func (d *Decider) fitting(v projection.View) ([]runfile.TaskSpec, error) {
 	s, _, err := projection.Get[state](v, stateKey)
 	if err != nil || s.Misfits == 0 || d.cfg.Epochs > 0 {
@@ -108,7 +110,8 @@ func countMisfit(tx *projection.Tx, rollout string) error {
 	return projection.Put(tx, key, p)
 }
 
-// noteMisfit remembers a task none of whose group's rollouts fitted. One server of several with a longer context is enough for it to stay.
+// noteMisfit remembers a task none of whose group's rollouts fitted. One server of several with a
+// longer context is enough for it to stay.
 func noteMisfit(tx *projection.Tx, s *state, task string) error {
 	_, before, err := projection.Get[string](tx, misfits+task)
 	if err != nil || before {

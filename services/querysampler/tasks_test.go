@@ -52,7 +52,8 @@ func TestTasksAreUniform(t *testing.T) {
 	for seed := range int64(draws) {
 		first[NewDecider(testRun, config(func(c *runfile.RunConfig) { c.Seed = seed })).task(1)]++
 	}
-	// Chi-squared with 4 degrees of freedom is below 18.5 in 999 of 1000 cases; the seeds are fixed.
+	// Chi-squared with 4 degrees of freedom is below 18.5 in 999 of 1000
+	// cases; the seeds are fixed.
 	var chi float64
 	for _, n := range first {
 		d := float64(n) - draws/5
@@ -63,10 +64,12 @@ func TestTasksAreUniform(t *testing.T) {
 	}
 }
 
-// misfitting ends the rollouts of a group before their first turn, as far as they are named, and drops the group.
+// misfitting ends the rollouts of a group before their first turn, as far as they are
+// named, and drops the group.
 func misfitting(l *decidertest.Log, group, task string, members ...int) {
 	for _, i := range members {
-		l.Happen(events.RolloutFinishedType, events.RolloutID(group, i), events.RolloutFinished{StopReason: events.StopContext, TextOnly: true})
+		l.Happen(events.RolloutFinishedType, events.RolloutID(group, i),
+			events.RolloutFinished{StopReason: events.StopContext, TextOnly: true})
 	}
 	c := events.GroupCompleted{Task: task}
 	for i := range 2 {
@@ -74,10 +77,12 @@ func misfitting(l *decidertest.Log, group, task string, members ...int) {
 		c.Members = append(c.Members, events.Member{Rollout: events.RolloutID(group, i)})
 	}
 	l.Happen(events.GroupCompletedType, group, c)
-	l.Happen(events.GroupDroppedType, group, events.GroupDropped{Feed: "trainer", Reason: events.DropFiltered, Filter: "untrainable"})
+	l.Happen(events.GroupDroppedType, group, events.GroupDropped{Feed: "trainer", Reason: events.DropFiltered,
+		Filter: "untrainable"})
 }
 
-// TestMisfits: a task that does not fit into the server's context is not drawn again. Where none fits the run pauses, once; resumed, it tries all again.
+// TestMisfits: a task that does not fit into the server's context is not drawn again. Where none
+// fits the run pauses, once; resumed, it tries all again.
 func TestMisfits(t *testing.T) {
 	for name, change := range map[string]func(*runfile.RunConfig){
 		"permuted": nil, "curriculum": func(c *runfile.RunConfig) { c.Curriculum = &runfile.Curriculum{} },
@@ -111,7 +116,8 @@ func TestMisfits(t *testing.T) {
 				misfit[task] = true
 				settle()
 			}
-			if len(misfit) != 5 || len(waiting) > 0 || paused.Class != events.PauseMisfit || !strings.Contains(paused.Reason, "no task of the run fits") {
+			if len(misfit) != 5 || len(waiting) > 0 || paused.Class != events.PauseMisfit ||
+				!strings.Contains(paused.Reason, "no task of the run fits") {
 				t.Fatalf("after %d groups of %d tasks: %+v", groups, len(misfit), paused)
 			}
 			clear(misfit)

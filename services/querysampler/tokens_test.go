@@ -47,13 +47,15 @@ func endConstrained(l *decidertest.Log) {
 	for i := range 2 {
 		id := events.RolloutID("g000001", i)
 		members = append(members, events.Member{Rollout: id})
-		l.Happen(events.RolloutFinishedType, id, events.RolloutFinished{Tokens: 125, Sampled: 60, Constrained: 60, StopReason: events.StopFinished})
+		l.Happen(events.RolloutFinishedType, id, events.RolloutFinished{Tokens: 125, Sampled: 60, Constrained: 60,
+			StopReason: events.StopFinished})
 		l.Happen(events.RolloutScoredType, id, events.RolloutScored{})
 	}
 	l.Happen(events.GroupCompletedType, "g000001", events.GroupCompleted{Members: members})
 }
 
-// Capacity by tokens: what is complete counts as it is, what is in flight by the mean, and a batch as a full one.
+// Capacity by tokens: what is complete counts as it is, what is in flight by the mean,
+// and a batch as a full one.
 func TestTokenCapacity(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -71,7 +73,8 @@ func TestTokenCapacity(t *testing.T) {
 		{"a group that nobody survived", nil, func(l *decidertest.Log) { end(l, "g000001", -1, -1) }, 1},
 		{"a group that is dropped", nil, func(l *decidertest.Log) {
 			end(l, "g000001", 125, 125)
-			l.Happen(events.GroupDroppedType, "g000001", events.GroupDropped{Feed: "trainer", Reason: events.DropFiltered})
+			l.Happen(events.GroupDroppedType, "g000001",
+				events.GroupDropped{Feed: "trainer", Reason: events.DropFiltered})
 		}, 1},
 		{"a batch that is less than full", nil, func(l *decidertest.Log) {
 			for i := range 3 {
@@ -87,12 +90,21 @@ func TestTokenCapacity(t *testing.T) {
 			published(l, testRun, 1, 1)
 		}, 3},
 		// The mean of the guess and nothing is 125: 0 + 7 × 125 = 875, and 9 more come to 2000.
-		{"masked by its length", func(c *runfile.RunConfig) { c.Filters.MaxTokens = 100 }, func(l *decidertest.Log) { end(l, "g000001", 125, 125) }, 9},
-		{"masked by a call that was not read", nil, func(l *decidertest.Log) { endAs(l, events.StopUnread, "g000001", 125, 125) }, 9},
-		{"masked by an end that nobody knows", nil, func(l *decidertest.Log) { endAs(l, events.StopUnknown, "g000001", 125, 125) }, 9},
+		{"masked by its length", func(c *runfile.RunConfig) { c.Filters.MaxTokens = 100 },
+			func(l *decidertest.Log) { end(l, "g000001", 125, 125) }, 9},
+		{"masked by a call that was not read", nil, func(l *decidertest.Log) {
+			endAs(l, events.StopUnread,
+				"g000001", 125, 125)
+		}, 9},
+		{"masked by an end that nobody knows", nil, func(l *decidertest.Log) {
+			endAs(l, events.StopUnknown,
+				"g000001", 125, 125)
+		}, 9},
 		{"sampled under a constraint", nil, endConstrained, 9},
-		{"trained on all the same", func(c *runfile.RunConfig) { c.Filters.TrainConstrained = true }, endConstrained, 0},
-		{"masked by its reward", func(c *runfile.RunConfig) { one := 1.0; c.Feeds[0].MinReward = &one }, func(l *decidertest.Log) { end(l, "g000001", 125, 125) }, 9},
+		{"trained on all the same", func(c *runfile.RunConfig) { c.Filters.TrainConstrained = true },
+			endConstrained, 0},
+		{"masked by its reward", func(c *runfile.RunConfig) { one := 1.0; c.Feeds[0].MinReward = &one },
+			func(l *decidertest.Log) { end(l, "g000001", 125, 125) }, 9},
 		{"invalidated", nil, func(l *decidertest.Log) {
 			end(l, "g000001", 125, 125)
 			l.Happen(events.RolloutInvalidatedType, "g000001-0", events.RolloutInvalidated{Reason: "leak"})
@@ -138,7 +150,8 @@ func TestEndlessTokens(t *testing.T) {
 	opened(l)
 	l.Settle()
 	for i, want := range []bool{true, false, false} { // a run is paused once
-		l.Happen(events.TurnSampledType, events.RolloutID("g000001", i%2), events.TurnSampled{PromptTokens: math.MaxInt, CompletionTokens: math.MaxInt})
+		l.Happen(events.TurnSampledType, events.RolloutID("g000001", i%2),
+			events.TurnSampled{PromptTokens: math.MaxInt, CompletionTokens: math.MaxInt})
 		if got := slices.Contains(decidertest.Names(l.Settle()), "run.paused r"); got != want {
 			t.Errorf("turn %d: paused %t, want %t", i, got, want)
 		}

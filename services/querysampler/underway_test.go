@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// TestRolloutsUnderWayAreBounded: in_flight bounds a training run, too. The place of a rollout is free when it has its outcome, not when its group has.
+// TestRolloutsUnderWayAreBounded: in_flight bounds a training run, too. The place of a rollout is
+// free when it has its outcome, not when its group has.
 func TestRolloutsUnderWayAreBounded(t *testing.T) {
 	l := newLog(t, func(c *runfile.RunConfig) { c.Staleness.Max, c.InFlight = 8, 5 })
 	opened(l)

@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// watcher keeps the metrics of runs, and logs a line for each run and minute in which something happened.
+// watcher keeps the metrics of runs, and logs a line for each run and minute in
+// which something happened.
 type watcher struct {
 	log     eventlog.Reader
 	logger  *slog.Logger
@@ -213,8 +214,10 @@ func (w *watcher) line(run string, r *watched, s state, now time.Time) {
 		if r.counts.scored > 0 {
 			mean = r.counts.rewards / float64(r.counts.scored)
 		}
-		w.logger.Info("run progress", "run", run, "started", r.counts.started, "scored", r.counts.scored, "failed", r.counts.failed, "turns", r.counts.turns,
-			"batches", r.counts.batches, "reward_mean", math.Round(float64(mean*1000))/1000, "in_flight", r.inFlight, "oldest", r.oldest.Round(time.Second),
+		w.logger.Info("run progress", "run", run, "started", r.counts.started, "scored", r.counts.scored,
+			"failed", r.counts.failed, "turns", r.counts.turns,
+			"batches", r.counts.batches, "reward_mean", math.Round(float64(mean*1000))/1000, "in_flight", r.inFlight,
+			"oldest", r.oldest.Round(time.Second),
 			"policy_version", r.version, "paused", s.Paused)
 	}
 	r.counts, r.since = counts{}, now

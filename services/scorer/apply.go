@@ -16,16 +16,20 @@ import (
 	"github.com/rondo-rl/rondo/storage/parts"
 )
 
-// nextWorkspace makes the workspace that the next stage begins with, if the verdict lets it follow and it has files of its own; otherwise it is nil.
-// The event of the verdict has it, so that every runner has the same one, whatever setup.sh would do the next time. Where the files fit over the snapshot, but
-// not over what the agent has left, the rollout is forfeited.
-func (s *Service) nextWorkspace(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, verdict events.StepScored) (*storage.Ref, *events.Forfeit, error) {
+// nextWorkspace makes the workspace that the next stage begins with, if the verdict lets it follow
+// and it has files of its own; otherwise it is nil. The event of the verdict has it, so that every
+// runner has the same one, whatever setup.sh would do the next time. Where the files fit over the
+// snapshot, but not over what the agent has left, the rollout is forfeited.
+func (s *Service) nextWorkspace(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
+	verdict events.StepScored) (*storage.Ref, *events.Forfeit, error) {
 	next := verdict.Step + 1
-	if next >= len(task.Steps) || task.Steps[next].Files == nil || verdict.Forfeit != nil || !task.Steps[verdict.Step].Passes(verdict.Components) {
+	if next >= len(task.Steps) || task.Steps[next].Files == nil || verdict.Forfeit != nil ||
+		!task.Steps[verdict.Step].Passes(verdict.Components) {
 		return nil, verdict.Forfeit, nil
 	}
 	stage, agents := task.Steps[next], task
-	agents.Tests, agents.VerifierEnv, agents.Collect = storage.Ref{}, nil, nil // setup.sh is the agent's, and sees what agents see
+	// setup.sh is the agent's, and sees what agents see
+	agents.Tests, agents.VerifierEnv, agents.Collect = storage.Ref{}, nil, nil
 	spec, err := s.spec(ctx, cfg, agents, r.ID, r.Steps[verdict.Step].Workspace)
 	if err != nil {
 		return nil, nil, err
@@ -52,7 +56,8 @@ func (s *Service) nextWorkspace(ctx context.Context, cfg runfile.RunConfig, task
 	return &ref, nil, nil
 }
 
-// begun describes the workspace that a stage began with, path by path, where files were laid into it; else it is nil.
+// begun describes the workspace that a stage began with, path by path, where files were laid
+// into it; else it is nil.
 func (s *Service) begun(ctx context.Context, r *events.Rollout, stage int) (map[string]string, error) {
 	if stage == 0 {
 		return nil, nil
@@ -74,17 +79,21 @@ func (s *Service) workspace(ctx context.Context, ref *storage.Ref) sandbox.Sourc
 	}
 }
 
-// originalFile is a path as it was when the agent was given it: its text, and whether anything was there.
+// originalFile is a path as it was when the agent was given it: its text, and
+// whether anything was there.
 type originalFile struct {
 	text  []byte
 	there bool
 }
 
-// brought are the paths that the stages of a rollout have brought into its workspace, as they did. They are no work of the agent's.
-func (s *Service) brought(ctx context.Context, r *events.Rollout, snapshot sandbox.Source) (map[string]originalFile, error) {
+// brought are the paths that the stages of a rollout have brought into its workspace, as they did.
+// They are no work of the agent's.
+func (s *Service) brought(ctx context.Context, r *events.Rollout,
+	snapshot sandbox.Source) (map[string]originalFile, error) {
 	all := map[string]originalFile{}
 	for i, stage := range r.Steps {
-		if i == len(r.Steps)-1 || stage.Verdict == nil || stage.Verdict.Workspace == nil { // what the last one's verdict has laid was not begun with
+		// what the last one's verdict has laid was not begun with
+		if i == len(r.Steps)-1 || stage.Verdict == nil || stage.Verdict.Workspace == nil {
 			continue
 		}
 		left, laid := s.workspace(ctx, stage.Workspace), s.workspace(ctx, stage.Verdict.Workspace)

@@ -14,10 +14,13 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Compare verifies the final workspace of a recorded rollout once more, under the run's own configuration and tests, and compares the
-// verdict with the recorded one: reward, components and exit code. What the tests wrote is not compared, as most of them write how long
-// they took. It states nothing and stores nothing. Rollouts that the scorer gave no outcome are ErrNothingToVerify.
-func Compare(ctx context.Context, store storage.Store, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *eventlog.Ended) ([]pipeline.Changed, error) {
+// Compare verifies the final workspace of a recorded rollout once more, under the run's own
+// configuration and tests, and compares the verdict with the recorded one: reward,
+// components and exit code. What the tests wrote is not compared, as most of them write how
+// long they took. It states nothing and stores nothing. Rollouts that the scorer gave no
+// outcome are ErrNothingToVerify.
+func Compare(ctx context.Context, store storage.Store, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *eventlog.Ended) ([]pipeline.Changed, error) {
 	if err := verifiable(task, &r.Rollout); err != nil {
 		return nil, err
 	}

@@ -12,12 +12,13 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// RewardDifferences checks rewards against what the log says they are made of. The function that it gives is to be fed every event of a
-// run in order. Each reward that the scorer stated must follow from the components beside it, and a user's reward must have been given
-// before. It remembers rollouts in flight only.
+// RewardDifferences checks rewards against what the log says they are made of. The function that it
+// gives is to be fed every event of a run in order. Each reward that the scorer stated must follow
+// from the components beside it, and a user's reward must have been given before. It remembers
+// rollouts in flight only.
 //
-// Feedback that came last need not be the one that counts: it may have reached the log while the scorer, which had read the one
-// before, stated the reward.
+// Feedback that came last need not be the one that counts: it may have reached the log while the
+// scorer, which had read the one before, stated the reward.
 func RewardDifferences(cfg runfile.RunConfig) func(e events.Event) ([]pipeline.Difference, error) {
 	c := &rewards{scoring: cfg.Scorer, tasks: cfg, given: map[string][]float64{}, stages: map[string]*staged{}}
 	return c.event
@@ -74,14 +75,17 @@ func (c *rewards) started(e events.Event) error {
 func (c *rewards) stage(e events.Event) error {
 	verdict, err := events.Data[events.StepScored](e)
 	if s := c.stages[e.Entity]; s != nil {
-		s.ended, s.source = append(s.ended, events.EndedStep{StepFinished: events.StepFinished{Step: verdict.Step}, Verdict: &verdict}), e.Source
+		s.ended, s.source = append(s.ended, events.EndedStep{StepFinished: events.StepFinished{Step: verdict.Step},
+			Verdict: &verdict}), e.Source
 	}
 	return err
 }
 
-// composed compares the components of a rollout with what the verdicts on its stages make of them. A replay that scored with other tests has
-// copied the verdicts on stages: there is nothing to compare.
-func (c *rewards) composed(e events.Event, scored events.RolloutScored, differs func(field, recorded, recomputed string)) {
+// composed compares the components of a rollout with what the verdicts on its stages
+// make of them. A replay that scored with other tests has copied the verdicts on stages:
+// there is nothing to compare.
+func (c *rewards) composed(e events.Event, scored events.RolloutScored,
+	differs func(field, recorded, recomputed string)) {
 	s := c.stages[e.Entity]
 	if s == nil || s.source != e.Source {
 		return
@@ -115,7 +119,8 @@ func (c *rewards) scored(e events.Event) (found []pipeline.Difference, err error
 		return nil, err
 	}
 	differs := func(field, recorded, recomputed string) {
-		found = append(found, pipeline.Difference{Event: e.ID, Sequence: e.Seq, Field: field, Recorded: recorded, Recomputed: recomputed})
+		found = append(found, pipeline.Difference{Event: e.ID, Sequence: e.Seq, Field: field, Recorded: recorded,
+			Recomputed: recomputed})
 	}
 	c.composed(e, scored, differs)
 	compose := c.scoring.Reward
@@ -129,11 +134,15 @@ func (c *rewards) scored(e events.Event) (found []pipeline.Difference, err error
 	case reward != scored.Reward:
 		differs("reward", number(scored.Reward), number(reward))
 	}
-	if derived := c.scoring.Derive(scored.Components)[runfile.EffortComponent]; derived != scored.Components[runfile.EffortComponent] {
-		differs("components."+runfile.EffortComponent, number(scored.Components[runfile.EffortComponent]), number(derived))
+	if derived := c.scoring.Derive(
+		scored.Components)[runfile.EffortComponent]; derived != scored.Components[runfile.EffortComponent] {
+		differs("components."+runfile.EffortComponent,
+			number(scored.Components[runfile.EffortComponent]), number(derived))
 	}
-	if feedback, ok := scored.Components[runfile.FeedbackComponent]; ok && len(scored.Components) == 1 && !slices.Contains(c.given[e.Entity], feedback) {
-		differs("components.feedback", number(feedback), fmt.Sprintf("one of %v, which users gave before", c.given[e.Entity]))
+	if feedback, ok := scored.Components[runfile.FeedbackComponent]; ok && len(scored.Components) == 1 &&
+		!slices.Contains(c.given[e.Entity], feedback) {
+		differs("components.feedback", number(feedback),
+			fmt.Sprintf("one of %v, which users gave before", c.given[e.Entity]))
 	}
 	return found, nil
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestRewardDifferences tells runs whose rewards follow from what stands beside and before them from runs in which they do not.
+// TestRewardDifferences tells runs whose rewards follow from what stands beside and before them
+// from runs in which they do not.
 func TestRewardDifferences(t *testing.T) {
 	half := 0.5
 	fact := func(typ events.Type, id, source string, data any) events.Event {
@@ -20,37 +21,58 @@ func TestRewardDifferences(t *testing.T) {
 	}
 	started := fact(events.RolloutStartedType, rollout, "querysampler/", events.RolloutStarted{})
 	given := func(reward float64) events.Event {
-		return fact(events.FeedbackRecordedType, rollout, "outside/web", events.FeedbackRecorded{Signal: events.SignalScore, Reward: &reward})
+		return fact(events.FeedbackRecordedType, rollout,
+			"outside/web", events.FeedbackRecorded{Signal: events.SignalScore, Reward: &reward})
 	}
 	verified := func(source string, reward float64, components map[string]float64) events.Event {
-		return fact(events.RolloutScoredType, rollout, source, events.RolloutScored{Reward: reward, Components: components})
+		return fact(events.RolloutScoredType, rollout, source,
+			events.RolloutScored{Reward: reward, Components: components})
 	}
 	byUser := func(reward, feedback float64) events.Event {
 		return verified("scorer", reward, map[string]float64{"feedback": feedback})
 	}
 	pass := runfile.Scoring{Threshold: &half}
-	withEffort := runfile.Scoring{Weights: map[string]float64{"reward": 1, "effort": -1}, Effort: &runfile.Effort{Turns: 1, Half: 4}}
+	withEffort := runfile.Scoring{Weights: map[string]float64{"reward": 1, "effort": -1},
+		Effort: &runfile.Effort{Turns: 1, Half: 4}}
 	for name, c := range map[string]struct {
 		scoring runfile.Scoring
 		log     []events.Event
 		want    string // field of the only difference, and what comes out
 	}{
-		"a verdict":                           {runfile.Scoring{}, []events.Event{started, verified("scorer", 0.75, map[string]float64{"reward": 0.75})}, ""},
-		"another reward":                      {runfile.Scoring{}, []events.Event{started, verified("scorer", 0.5, map[string]float64{"reward": 0.75})}, "reward 0.5 → 0.75"},
-		"a threshold":                         {pass, []events.Event{started, verified("scorer", 1, map[string]float64{"reward": 0.75})}, ""},
-		"a threshold that was ignored":        {pass, []events.Event{started, verified("scorer", 0.75, map[string]float64{"reward": 0.75})}, "reward 0.75 → 1"},
-		"a copied verdict":                    {pass, []events.Event{started, verified("replay/replay/scorer", 0.75, map[string]float64{"reward": 0.75})}, "reward 0.75 → 1"},
-		"effort":                              {withEffort, []events.Event{started, verified("scorer", 0.5, map[string]float64{"reward": 1, "effort": 0.5, "effort.turns": 4})}, ""},
-		"another effort":                      {withEffort, []events.Event{started, verified("scorer", 0.75, map[string]float64{"reward": 1, "effort": 0.25, "effort.turns": 4})}, "components.effort 0.25 → 0.5"},
-		"no components":                       {runfile.Scoring{}, []events.Event{started, verified("scorer", 0.75, nil)}, "reward 0.75 → none"},
-		"an outsider's":                       {pass, []events.Event{started, verified("outside/scorer", 0.75, nil)}, ""},
-		"an outsider's own sum":               {pass, []events.Event{started, verified("replay/outside/scorer", 0.75, map[string]float64{"reward": 0})}, ""},
-		"feedback":                            {runfile.Scoring{}, []events.Event{started, given(0.25), byUser(0.25, 0.25)}, ""},
-		"feedback with a threshold":           {pass, []events.Event{started, given(0.75), byUser(1, 0.75)}, ""},
-		"feedback that was changed meanwhile": {runfile.Scoring{}, []events.Event{started, given(0.25), given(1), byUser(0.25, 0.25)}, ""},
-		"feedback that nobody gave":           {runfile.Scoring{}, []events.Event{started, given(1), byUser(0.25, 0.25)}, "components.feedback 0.25 → one of [1]"},
-		"feedback that came later":            {runfile.Scoring{}, []events.Event{started, byUser(0.25, 0.25), given(0.25)}, "components.feedback 0.25 → one of []"},
-		"a remark is no feedback": {runfile.Scoring{}, []events.Event{started, fact(events.FeedbackRecordedType, rollout, "outside", events.FeedbackRecorded{Signal: events.SignalFollow}), byUser(0, 0)},
+		"a verdict": {runfile.Scoring{},
+			[]events.Event{started, verified("scorer", 0.75, map[string]float64{"reward": 0.75})}, ""},
+		"another reward": {runfile.Scoring{},
+			[]events.Event{started, verified("scorer", 0.5, map[string]float64{"reward": 0.75})}, "reward 0.5 → 0.75"},
+		"a threshold": {pass, []events.Event{started,
+			verified("scorer", 1, map[string]float64{"reward": 0.75})}, ""},
+		"a threshold that was ignored": {pass, []events.Event{started,
+			verified("scorer", 0.75, map[string]float64{"reward": 0.75})}, "reward 0.75 → 1"},
+		"a copied verdict": {pass, []events.Event{started,
+			verified("replay/replay/scorer", 0.75, map[string]float64{"reward": 0.75})}, "reward 0.75 → 1"},
+		"effort": {withEffort,
+			[]events.Event{started, verified("scorer", 0.5,
+				map[string]float64{"reward": 1, "effort": 0.5, "effort.turns": 4})}, ""},
+		"another effort": {withEffort,
+			[]events.Event{started, verified("scorer", 0.75,
+				map[string]float64{"reward": 1, "effort": 0.25, "effort.turns": 4})}, "components.effort 0.25 → 0.5"},
+		"no components": {runfile.Scoring{},
+			[]events.Event{started, verified("scorer", 0.75, nil)}, "reward 0.75 → none"},
+		"an outsider's": {pass, []events.Event{started, verified("outside/scorer", 0.75, nil)},
+			""},
+		"an outsider's own sum": {pass, []events.Event{started,
+			verified("replay/outside/scorer", 0.75, map[string]float64{"reward": 0})}, ""},
+		"feedback": {runfile.Scoring{},
+			[]events.Event{started, given(0.25), byUser(0.25, 0.25)}, ""},
+		"feedback with a threshold": {pass, []events.Event{started, given(0.75), byUser(1, 0.75)}, ""},
+		"feedback that was changed meanwhile": {runfile.Scoring{},
+			[]events.Event{started, given(0.25), given(1), byUser(0.25, 0.25)}, ""},
+		"feedback that nobody gave": {runfile.Scoring{},
+			[]events.Event{started, given(1), byUser(0.25, 0.25)}, "components.feedback 0.25 → one of [1]"},
+		"feedback that came later": {runfile.Scoring{},
+			[]events.Event{started, byUser(0.25, 0.25), given(0.25)}, "components.feedback 0.25 → one of []"},
+		"a remark is no feedback": {runfile.Scoring{},
+			[]events.Event{started, fact(events.FeedbackRecordedType, rollout,
+				"outside", events.FeedbackRecorded{Signal: events.SignalFollow}), byUser(0, 0)},
 			"components.feedback 0 → one of []"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,9 +9,10 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// byFeedback states the reward that users gave, when they gave one. Whatever comes last on the log, the end of the episode
-// or the feedback, its handler sees both.
-func byFeedback(ctx context.Context, log eventlog.Reader, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+// byFeedback states the reward that users gave, when they gave one. Whatever comes last on the log,
+// the end of the episode or the feedback, its handler sees both.
+func byFeedback(ctx context.Context, log eventlog.Reader, cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout) ([]events.Event, error) {
 	given, ok, err := feedback(ctx, log, r.Run, r.ID)
 	if err != nil || !ok {
 		return nil, err
@@ -28,7 +29,8 @@ func byFeedback(ctx context.Context, log eventlog.Reader, cfg runfile.RunConfig,
 	return []events.Event{fact}, err
 }
 
-// feedback is the last reward that users gave a rollout: they may change their minds until it is scored.
+// feedback is the last reward that users gave a rollout: they may change their
+// minds until it is scored.
 func feedback(ctx context.Context, log eventlog.Reader, run, rollout string) (reward float64, given bool, err error) {
 	link, err := log.LastOfType(ctx, run, events.FeedbackRecordedType, rollout)
 	if errors.Is(err, eventlog.ErrNotFound) {

@@ -20,13 +20,15 @@ func asked(t *testing.T, log *eventlog.Log, run string, verify bool) {
 	task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n"}))
 	task.Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": reward}))
 	servicetest.OpenRun(t, log, run, cfg)
-	servicetest.Append(t, log, servicetest.Event(t, run, events.QuerySubmittedType, "q1", "0", events.QuerySubmitted{Instruction: "Help.", Task: "a", Verify: verify}))
+	servicetest.Append(t, log, servicetest.Event(t, run, events.QuerySubmittedType, "q1",
+		"0", events.QuerySubmitted{Instruction: "Help.", Task: "a", Verify: verify}))
 	servicetest.StartRollout(t, log, run, rollout, "q1")
 }
 
 func end(t *testing.T, log *eventlog.Log, run, id string) events.Event {
 	t.Helper()
-	return servicetest.Append(t, log, servicetest.Event(t, run, events.RolloutFinishedType, id, "0", servicetest.Finished(t, log.Store(), run, id, servicetest.Trajectory(run, id, "q1"))))
+	return servicetest.Append(t, log, servicetest.Event(t, run, events.RolloutFinishedType, id,
+		"0", servicetest.Finished(t, log.Store(), run, id, servicetest.Trajectory(run, id, "q1"))))
 }
 
 func react(t *testing.T, log *eventlog.Log, run, id, ordinal string, f events.FeedbackRecorded) events.Event {
@@ -45,9 +47,12 @@ func TestFeedbackIsTheReward(t *testing.T) {
 	}{
 		{nil, []events.FeedbackRecorded{{Signal: events.SignalAccept}}, 1},
 		{[]events.FeedbackRecorded{{Signal: events.SignalAccept}}, nil, 1},
-		{[]events.FeedbackRecorded{{Signal: events.SignalScore, Reward: &quarter}, {Signal: events.SignalFollow}}, nil, 0.25},
+		{[]events.FeedbackRecorded{{Signal: events.SignalScore, Reward: &quarter}, {Signal: events.SignalFollow}}, nil,
+			0.25},
 		{[]events.FeedbackRecorded{{Signal: events.SignalAccept}, {Signal: events.SignalReject}}, nil, 0},
-		{[]events.FeedbackRecorded{{Signal: events.SignalFollow}}, []events.FeedbackRecorded{{Signal: events.SignalFollow}, {Signal: events.SignalScore, Reward: &quarter}}, 0.25},
+		{[]events.FeedbackRecorded{{Signal: events.SignalFollow}},
+			[]events.FeedbackRecorded{{Signal: events.SignalFollow}, {Signal: events.SignalScore, Reward: &quarter}},
+			0.25},
 	} {
 		run := fmt.Sprint("r", i)
 		asked(t, log, run, false)
@@ -60,13 +65,15 @@ func TestFeedbackIsTheReward(t *testing.T) {
 		}
 		e := servicetest.Wait(t, log, run, events.RolloutScoredType, rollout, 1)[0]
 		s := servicetest.Data[events.RolloutScored](t, e)
-		if s.Reward != c.want || s.Components["feedback"] != c.want || s.Trajectory != servicetest.Data[events.RolloutFinished](t, finished).Trajectory {
+		if s.Reward != c.want || s.Components["feedback"] != c.want ||
+			s.Trajectory != servicetest.Data[events.RolloutFinished](t, finished).Trajectory {
 			t.Errorf("%s: scored %+v, want %g", run, s, c.want)
 		}
 		// What comes afterwards, or again, changes nothing.
 		later := react(t, log, run, rollout, "later", events.FeedbackRecorded{Signal: events.SignalReject})
 		for _, in := range []events.Event{finished, later} {
-			if facts, err := (&Service{store: log.Store()}).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: in}); len(facts) != 0 || err != nil {
+			if facts, err := (&Service{store: log.Store()}).Handle(t.Context(),
+				pipeline.Message{Log: log.Reader, Event: in}); len(facts) != 0 || err != nil {
 				t.Errorf("%s: after it was scored: %v, %v", run, servicetest.IDs(facts), err)
 			}
 		}
@@ -82,7 +89,8 @@ func TestFeedbackThatComesTooEarly(t *testing.T) {
 		react(t, log, "r", rollout, "1", events.FeedbackRecorded{Signal: events.SignalFollow}),
 		end(t, log, "r", rollout),
 	} {
-		if facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: in}); len(facts) != 0 || err != nil {
+		if facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: in}); len(facts) != 0 ||
+			err != nil {
 			t.Errorf("%s: %v, %v", in.ID, servicetest.IDs(facts), err)
 		}
 	}
@@ -100,16 +108,19 @@ func TestFeedbackBesideAVerifier(t *testing.T) {
 	asked(t, log, "r", true)
 	rejected := react(t, log, "r", rollout, "1", events.FeedbackRecorded{Signal: events.SignalReject})
 	end(t, log, "r", rollout)
-	if facts, err := (&Service{store: log.Store()}).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: rejected}); len(facts) != 0 || err != nil {
+	if facts, err := (&Service{store: log.Store()}).Handle(t.Context(),
+		pipeline.Message{Log: log.Reader, Event: rejected}); len(facts) != 0 || err != nil {
 		t.Errorf("%v, %v", servicetest.IDs(facts), err)
 	}
 	start(t, log)
-	if s := servicetest.WaitData[events.RolloutScored](t, log, "r", events.RolloutScoredType, rollout); s.Reward != 0.5 {
+	if s := servicetest.WaitData[events.RolloutScored](t, log, "r", events.RolloutScoredType,
+		rollout); s.Reward != 0.5 {
 		t.Errorf("scored %+v", s)
 	}
 }
 
-// TestExternalRollouts are verified where there is something to verify; otherwise who made them scores them.
+// TestExternalRollouts are verified where there is something to verify; otherwise
+// who made them scores them.
 func TestExternalRollouts(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -129,7 +140,8 @@ func TestExternalRollouts(t *testing.T) {
 			if id == "x1-0" {
 				return
 			}
-			if facts, err := (&Service{store: log.Store()}).Handle(t.Context(), pipeline.Message{Log: log.Reader, Event: in}); len(facts) != 0 || err != nil {
+			if facts, err := (&Service{store: log.Store()}).Handle(t.Context(),
+				pipeline.Message{Log: log.Reader, Event: in}); len(facts) != 0 || err != nil {
 				t.Errorf("%s: %v, %v", id, servicetest.IDs(facts), err)
 			}
 		})
@@ -137,7 +149,8 @@ func TestExternalRollouts(t *testing.T) {
 	react(t, log, "r", "x1-2", "1", events.FeedbackRecorded{Signal: events.SignalAccept})
 	start(t, log)
 	for id, want := range map[string]float64{"x1-0": 0.5, "x1-2": 1} {
-		if s := servicetest.WaitData[events.RolloutScored](t, log, "r", events.RolloutScoredType, id); s.Reward != want {
+		if s := servicetest.WaitData[events.RolloutScored](t, log, "r", events.RolloutScoredType,
+			id); s.Reward != want {
 			t.Errorf("%s is scored %+v, want %g", id, s, want)
 		}
 	}

@@ -23,9 +23,11 @@ type tested struct {
 	spec    verifier.Spec
 }
 
-// test runs a task's tests. Where they give no verdict by the agent's doing, that is a forfeit, and the outcome has components of 0. Where they give none
-// over the task's snapshot either, they are broken, and the error says so.
-func (s *Service) test(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, spec verifier.Spec) (verifier.Outcome, *events.Forfeit, error) {
+// test runs a task's tests. Where they give no verdict by the agent's doing, that is a forfeit, and
+// the outcome has components of 0. Where they give none over the task's snapshot either, they are
+// broken, and the error says so.
+func (s *Service) test(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
+	spec verifier.Spec) (verifier.Outcome, *events.Forfeit, error) {
 	outcome, err := s.runTests(ctx, cfg, task, spec)
 	if err == nil || ctx.Err() != nil {
 		return outcome, nil, err
@@ -53,8 +55,10 @@ func forfeit(class string, cause error) *events.Forfeit {
 	return events.NewForfeit(class, cause)
 }
 
-// forfeited is the verdict on a forfeited rollout. Its effort and its change count as far as they can be measured.
-func (s *Service) forfeited(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, t tested) (scored events.RolloutScored, log []byte, err error) {
+// forfeited is the verdict on a forfeited rollout. Its effort and its change count as far
+// as they can be measured.
+func (s *Service) forfeited(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
+	t tested) (scored events.RolloutScored, log []byte, err error) {
 	left := work{snapshot: t.spec.Snapshot, change: t.spec.Changes}
 	if cfg.Scorer.Hygiene() {
 		if left.brought, err = s.brought(ctx, r, t.spec.Snapshot); err != nil {
@@ -81,8 +85,10 @@ func (s *Service) forfeited(ctx context.Context, cfg runfile.RunConfig, task run
 	return scored, t.Log, nil
 }
 
-// flagsOf are the flags of a rollout or of a stage. A change that cannot be read, as some of a forfeit cannot, has none of its own.
-func flagsOf(change sandbox.Source, begun map[string]string, r *events.Rollout, turns []events.TurnSampled, outcome verifier.Outcome, forfeit *events.Forfeit) ([]string, error) {
+// flagsOf are the flags of a rollout or of a stage. A change that cannot be read, as some of a
+// forfeit cannot, has none of its own.
+func flagsOf(change sandbox.Source, begun map[string]string, r *events.Rollout, turns []events.TurnSampled,
+	outcome verifier.Outcome, forfeit *events.Forfeit) ([]string, error) {
 	flags, err := suspicions(change, begun, turns, outcome)
 	if err != nil && forfeit != nil && !errors.Is(err, sandbox.ErrSource) {
 		flags, err = suspicions(nil, begun, turns, outcome)
@@ -108,7 +114,8 @@ func withFlag(flags []string, f events.Forfeit) []string {
 	return slices.Compact(flags)
 }
 
-// controls are the tests, by what they are made of, that have given a verdict over their task's snapshot on this machine, or have given none.
+// controls are the tests, by what they are made of, that have given a verdict over their task's
+// snapshot on this machine, or have given none.
 type controls struct {
 	mu    sync.Mutex
 	known map[string]*controlled
@@ -136,8 +143,10 @@ func (c *controls) entry(key string) *controlled {
 	return c.known[key]
 }
 
-// control runs the tests over the task's snapshot, once, or anew. It is nil where they give a verdict there.
-func (s *Service) control(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, spec verifier.Spec, anew bool) error {
+// control runs the tests over the task's snapshot, once, or anew. It is nil where
+// they give a verdict there.
+func (s *Service) control(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec,
+	spec verifier.Spec, anew bool) error {
 	c := s.controls.entry(testsKey(task))
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +161,8 @@ func (s *Service) control(ctx context.Context, cfg runfile.RunConfig, task runfi
 	return c.err
 }
 
-// brokenTests is the error of tests that give no verdict, whatever the agent does, or of the machine that could not find that out.
+// brokenTests is the error of tests that give no verdict, whatever the agent does, or of the
+// machine that could not find that out.
 func brokenTests(over, cause error) error {
 	v, here := NoVerdict(over), NoVerdict(cause)
 	switch {
@@ -161,5 +171,6 @@ func brokenTests(over, cause error) error {
 	case here == nil:
 		return cause
 	}
-	return &verifier.Error{Class: here.Class, Log: here.Log, Err: fmt.Errorf("%w (and over the task's untouched snapshot: %w)", here.Err, v.Err)}
+	return &verifier.Error{Class: here.Class, Log: here.Log,
+		Err: fmt.Errorf("%w (and over the task's untouched snapshot: %w)", here.Err, v.Err)}
 }

@@ -22,8 +22,9 @@ var underTest = map[string]string{"a.txt": "one\n", "run.sh": "exit 0\n"}
 
 const testsOfRun = "set -e\nsh run.sh\necho 1 > /logs/verifier/reward.txt\n"
 
-// TestForfeits: whatever an agent does to the tests is its own doing, a reward of 0 with the reason, and no failure of the machine. The tests give a
-// verdict over the untouched snapshot each time.
+// TestForfeits: whatever an agent does to the tests is its own doing, a reward of 0
+// with the reason, and no failure of the machine. The tests give a verdict over the
+// untouched snapshot each time.
 func TestForfeits(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -36,11 +37,12 @@ func TestForfeits(t *testing.T) {
 		"sleeps":   {"echo 'sleep 1000' > run.sh", verifier.ClassTimeout},
 		"kills":    {"echo 'kill -9 $PPID' > run.sh", verifier.ClassTampered},
 		"killsall": {"echo 'kill -9 -1' > run.sh", verifier.ClassTampered},
-		"daemon":   {"echo 'setsid sh -c \"while :; do sleep 0.01; done\" >/dev/null 2>&1 & sleep 0.2' > run.sh", verifier.ClassTampered},
-		"ends":     {"echo 'exit 3' > run.sh", verifier.ClassNoReward},
-		"missing":  {"rm run.sh", verifier.ClassNoReward},
-		"memory":   {"echo 'exec tail /dev/zero' > run.sh", verifier.ClassMemory},
-		"bomb":     {"echo 'b() { b | b & }; b; wait; exit 7' > run.sh", ""},
+		"daemon": {"echo 'setsid sh -c \"while :; do sleep 0.01; done\" >/dev/null 2>&1 & sleep 0.2' > run.sh",
+			verifier.ClassTampered},
+		"ends":    {"echo 'exit 3' > run.sh", verifier.ClassNoReward},
+		"missing": {"rm run.sh", verifier.ClassNoReward},
+		"memory":  {"echo 'exec tail /dev/zero' > run.sh", verifier.ClassMemory},
+		"bomb":    {"echo 'b() { b | b & }; b; wait; exit 7' > run.sh", ""},
 	}
 	for run, a := range attacks {
 		left := changes(t, log, underTest, a.command)
@@ -63,7 +65,8 @@ func TestForfeits(t *testing.T) {
 		if a.class == "" && s.Reward == 0 {
 			continue // it depends on what ended first
 		}
-		if s.Reward != 0 || s.Forfeit == nil || s.Forfeit.Class != a.class || !slices.Contains(s.Flags, "forfeit: "+a.class) || s.Trajectory.Key == "" {
+		if s.Reward != 0 || s.Forfeit == nil || s.Forfeit.Class != a.class ||
+			!slices.Contains(s.Flags, "forfeit: "+a.class) || s.Trajectory.Key == "" {
 			t.Errorf("%s: scored %+v, forfeit %+v", run, s, s.Forfeit)
 		}
 		if tries := servicetest.All(t, log, run, events.RolloutRetriedType); len(tries) != 0 {
@@ -91,7 +94,8 @@ func sameAgain(t *testing.T, log *eventlog.Log, run string) {
 	}
 }
 
-// TestForfeitedRewards: a forfeit is never worth more than honest work that fails, whatever the weights are.
+// TestForfeitedRewards: a forfeit is never worth more than honest work that fails,
+// whatever the weights are.
 func TestForfeitedRewards(t *testing.T) {
 	half := 0.5
 	low := -1.0
@@ -100,12 +104,14 @@ func TestForfeitedRewards(t *testing.T) {
 		components map[string]float64
 		want       float64
 	}{
-		"plain":           {runfile.Scoring{}, nil, 0},
-		"weights":         {runfile.Scoring{Weights: map[string]float64{"reward": 1, "style": 0.5}}, nil, 0},
-		"effort":          {runfile.Scoring{Weights: map[string]float64{"reward": 1, "effort": -0.5}}, map[string]float64{"effort": 0.5}, -0.25},
-		"good for effort": {runfile.Scoring{Weights: map[string]float64{"reward": 1, "effort": 0.5}}, map[string]float64{"effort": 0.5}, 0},
-		"threshold":       {runfile.Scoring{Threshold: &half}, nil, 0},
-		"low threshold":   {runfile.Scoring{Threshold: &low}, nil, 0},
+		"plain":   {runfile.Scoring{}, nil, 0},
+		"weights": {runfile.Scoring{Weights: map[string]float64{"reward": 1, "style": 0.5}}, nil, 0},
+		"effort": {runfile.Scoring{Weights: map[string]float64{"reward": 1, "effort": -0.5}},
+			map[string]float64{"effort": 0.5}, -0.25},
+		"good for effort": {runfile.Scoring{Weights: map[string]float64{"reward": 1, "effort": 0.5}},
+			map[string]float64{"effort": 0.5}, 0},
+		"threshold":     {runfile.Scoring{Threshold: &half}, nil, 0},
+		"low threshold": {runfile.Scoring{Threshold: &low}, nil, 0},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if got, err := c.scoring.Forfeited(c.scoring.Unreported(c.components)); err != nil || got != c.want {
@@ -115,7 +121,8 @@ func TestForfeitedRewards(t *testing.T) {
 	}
 }
 
-// TestBrokenTests give no verdict whatever the agent does: that is the task's fault, and no forfeit.
+// TestBrokenTests give no verdict whatever the agent does: that is the
+// task's fault, and no forfeit.
 func TestBrokenTests(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -127,7 +134,8 @@ func TestBrokenTests(t *testing.T) {
 			f.Workspace = &left
 		})
 		failed := servicetest.WaitData[events.RolloutFailed](t, log, run, events.RolloutFailedType, rollout)
-		if failed.Class != events.ClassVerifier || !strings.Contains(failed.Message, "and over the task's untouched snapshot: ") {
+		if failed.Class != events.ClassVerifier ||
+			!strings.Contains(failed.Message, "and over the task's untouched snapshot: ") {
 			t.Errorf("%s: failed as %+v", run, failed)
 		}
 	}

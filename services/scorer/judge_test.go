@@ -30,13 +30,16 @@ func judgedRun(t *testing.T, log *eventlog.Log, run, endpoint string) {
 	files := map[string]string{"a.txt": "one\n"}
 	task := &cfg.Tasks[0]
 	task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, files))
-	task.Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": "echo 1 > /logs/verifier/reward.txt\n"}))
+	task.Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t,
+		map[string]string{"test.sh": "echo 1 > /logs/verifier/reward.txt\n"}))
 	workspace := changes(t, log, files, "echo two > a.txt")
 	servicetest.OpenRun(t, log, run, cfg)
 	servicetest.StartRollout(t, log, run, rollout, "a")
-	servicetest.Append(t, log, servicetest.Event(t, run, events.RolloutFinishedType, rollout, "0", events.RolloutFinished{
-		Task: "a", Workspace: &workspace, Trajectory: storage.Ref{Key: "runs/" + run + "/t.arrow", SHA256: strings.Repeat("1", 64), Size: 9},
-	}))
+	servicetest.Append(t, log, servicetest.Event(t, run, events.RolloutFinishedType, rollout,
+		"0", events.RolloutFinished{
+			Task: "a", Workspace: &workspace, Trajectory: storage.Ref{Key: "runs/" + run + "/t.arrow",
+				SHA256: strings.Repeat("1", 64), Size: 9},
+		}))
 }
 
 // answering is a judge that answers what the function says for its n-th request, from 1.
@@ -50,19 +53,24 @@ func answering(t *testing.T, answer func(n int64) (status int, content string)) 
 				Role, Content string
 			} `json:"messages"`
 		}
-		if err := json.NewDecoder(r.Body).Decode(&request); err != nil || request.Model != "judge" || request.Temperature == nil || *request.Temperature != 0 || len(request.Messages) != 2 ||
-			!strings.Contains(request.Messages[0].Content, "Is it simple?") || !strings.Contains(request.Messages[1].Content, `"a.txt": 1 lines less, 1 lines more`) {
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil || request.Model != "judge" ||
+			request.Temperature == nil || *request.Temperature != 0 || len(request.Messages) != 2 ||
+			!strings.Contains(request.Messages[0].Content, "Is it simple?") ||
+			!strings.Contains(request.Messages[1].Content, `"a.txt": 1 lines less, 1 lines more`) {
 			t.Errorf("asked %+v, %v", request, err)
 		}
 		status, content := answer(asked.Add(1))
 		w.WriteHeader(status)
-		json.NewEncoder(w).Encode(map[string]any{"choices": []any{map[string]any{"message": map[string]any{"role": "assistant", "content": content}}}})
+		json.NewEncoder(w).Encode(
+			map[string]any{"choices": []any{map[string]any{"message": map[string]any{"role": "assistant",
+				"content": content}}}})
 	}))
 	t.Cleanup(server.Close)
 	return server.URL + "/v1", asked
 }
 
-// TestJudge: its score is a component and its answer kept; what it fails at is tried again and then fails the rollout, and is never a 0.
+// TestJudge: its score is a component and its answer kept; what it fails at is tried again and then
+// fails the rollout, and is never a 0.
 func TestJudge(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -87,13 +95,15 @@ func TestJudge(t *testing.T) {
 		if s.Reward != 0.75 || s.Components["judge"] != 0.5 || s.Judgement == nil {
 			t.Fatalf("%s: %+v", run, s)
 		}
-		if text, err := storage.GetBlob(t.Context(), log.Store(), *s.Judgement); err != nil || !strings.Contains(string(text), good) {
+		if text, err := storage.GetBlob(t.Context(), log.Store(), *s.Judgement); err != nil ||
+			!strings.Contains(string(text), good) {
 			t.Errorf("%s: the answer is %q: %v", run, text, err)
 		}
 	}
 	for run, class := range map[string]string{"odd": events.ClassBadResponse, "away": events.ClassEndpoint} {
 		failed := servicetest.WaitData[events.RolloutFailed](t, log, run, events.RolloutFailedType, rollout)
-		if failed.Stage != events.StageScorer || failed.Class != class || !strings.Contains(failed.Message, "(3 tries)") {
+		if failed.Stage != events.StageScorer || failed.Class != class ||
+			!strings.Contains(failed.Message, "(3 tries)") {
 			t.Errorf("%s: %+v", run, failed)
 		}
 		if n := len(servicetest.All(t, log, run, events.RolloutRetriedType)); n != 2 {
@@ -122,9 +132,13 @@ func TestJudge(t *testing.T) {
 
 func TestReadJudgement(t *testing.T) {
 	for text, want := range map[string]float64{
-		`{"score": 1, "reason": ""}`: 1, ` {"score": 0} `: 0, "```json\n{\"score\": 0.25, \"reason\": \"x\"}\n```": 0.25,
-		`{"score": 1.5}`: -1, `{"score": -0.1}`: -1, `{"score": "1"}`: -1, `{"score": null}`: -1, `{}`: -1, ``: -1, `1`: -1, `[{"score": 1}]`: -1, `{"score": NaN}`: -1,
-		`{"score": 1} {"score": 0}`: -1, `{"score": 1, "score": 0}`: -1, `{"score": 1, "other": 2}`: -1, `The score is {"score": 1}`: -1, `{"score": 1e999}`: -1, strings.Repeat(" ", maxJudgement) + `{"score": 1}`: -1,
+		`{"score": 1, "reason": ""}`: 1, ` {"score": 0} `: 0,
+		"```json\n{\"score\": 0.25, \"reason\": \"x\"}\n```": 0.25,
+		`{"score": 1.5}`: -1, `{"score": -0.1}`: -1, `{"score": "1"}`: -1, `{"score": null}`: -1, `{}`: -1, ``: -1,
+		`1`: -1, `[{"score": 1}]`: -1, `{"score": NaN}`: -1,
+		`{"score": 1} {"score": 0}`: -1, `{"score": 1, "score": 0}`: -1, `{"score": 1, "other": 2}`: -1,
+		`The score is {"score": 1}`: -1, `{"score": 1e999}`: -1,
+		strings.Repeat(" ", maxJudgement) + `{"score": 1}`: -1,
 	} {
 		t.Run(text, func(t *testing.T) {
 			got, err := readJudgement(text)

@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox"
 )
 
-// measure adds to the verifier's components what the run's scoring asks for of the rollout and its change.
+// measure adds to the verifier's components what the run's scoring asks for of
+// the rollout and its change.
 func measure(s runfile.Scoring, r *events.Rollout, w work, components map[string]float64) (map[string]float64, error) {
 	components = maps.Clone(components)
 	if s.Effort != nil {
@@ -37,10 +38,12 @@ func measureEffort(r *events.Rollout, components map[string]float64) {
 	for _, turn := range own {
 		tokens = events.AddTokens(tokens, int64(turn.CompletionTokens))
 		for _, result := range r.Tools.Answer(turn.Turn).Results {
-			seconds += max(0, result.DurationMS, result.OriginalMS) / 1000 // an answer that was known took its time once
+			// an answer that was known took its time once
+			seconds += max(0, result.DurationMS, result.OriginalMS) / 1000
 		}
 	}
-	components[runfile.EffortTurns], components[runfile.EffortTokens], components[runfile.EffortToolSeconds] = float64(len(own)), float64(tokens), seconds
+	components[runfile.EffortTurns], components[runfile.EffortTokens], components[runfile.EffortToolSeconds] = float64(
+		len(own)), float64(tokens), seconds
 }
 
 // litter are names that tools and editors leave behind and that no repository means to hold.
@@ -64,7 +67,8 @@ const (
 	maxFiles  = 2000
 )
 
-// work is what a rollout has left of its workspace, as a change against the snapshot, with what of it the stages of its task have brought.
+// work is what a rollout has left of its workspace, as a change against the snapshot, with what of
+// it the stages of its task have brought.
 type work struct {
 	snapshot, change sandbox.Source
 	brought          map[string]originalFile
@@ -152,8 +156,8 @@ func (c change) measure(components map[string]float64) {
 	}
 }
 
-// differing are the lines that one text has and the other has not, counted: a line that moves is no difference. It takes time in proportion
-// to the texts, however they differ.
+// differing are the lines that one text has and the other has not, counted: a line that moves is no
+// difference. It takes time in proportion to the texts, however they differ.
 func differing(before, after []byte) (removed, added []string) {
 	count := map[string]int{}
 	for line := range strings.Lines(string(before)) {
@@ -173,7 +177,8 @@ func differing(before, after []byte) (removed, added []string) {
 	return removed, added
 }
 
-// whitespaceOnly counts the lines of both sides that are the same but for white space, and blank ones.
+// whitespaceOnly counts the lines of both sides that are the same but for
+// white space, and blank ones.
 func whitespaceOnly(removed, added []string) int {
 	bare := func(line string) string { return strings.Join(strings.Fields(line), "") }
 	gone := map[string]int{}

@@ -40,7 +40,8 @@ func ended(t *testing.T, log *eventlog.Log, run string) (eventlog.Ended, runfile
 	panic("unreachable")
 }
 
-// TestTheRunSaysWhatARewardIs: live, under other settings again, and recomposed from what was recorded.
+// TestTheRunSaysWhatARewardIs: live, under other settings again, and
+// recomposed from what was recorded.
 func TestTheRunSaysWhatARewardIs(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -52,8 +53,10 @@ func TestTheRunSaysWhatARewardIs(t *testing.T) {
 	cfg.Tasks[0].Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": twoLines}))
 	servicetest.OpenRun(t, log, "r", cfg)
 	servicetest.StartRollout(t, log, "r", rollout, "a")
-	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, rollout, "0", events.RolloutFinished{
-		Task: "a", Workspace: &solved, Trajectory: storage.Ref{Key: "runs/r/t.arrow", SHA256: strings.Repeat("1", 64), Size: 9}}))
+	servicetest.Append(t, log, servicetest.Event(t, "r", events.RolloutFinishedType, rollout,
+		"0", events.RolloutFinished{
+			Task: "a", Workspace: &solved, Trajectory: storage.Ref{Key: "runs/r/t.arrow",
+				SHA256: strings.Repeat("1", 64), Size: 9}}))
 	servicetest.WaitData[events.RolloutScored](t, log, "r", events.RolloutScoredType, rollout)
 
 	r, cfg, task := ended(t, log, "r")
@@ -72,13 +75,15 @@ func TestTheRunSaysWhatARewardIs(t *testing.T) {
 		err     error
 	}{
 		"as it was": {cfg.Scorer, 0.5, nil}, "the verifier's": {runfile.Scoring{}, 1, nil},
-		"other weights": {runfile.Scoring{Weights: map[string]float64{"lines": 2}}, 4, nil}, "none": {runfile.Scoring{Weights: map[string]float64{"style": 2}}, 0, runfile.ErrNoComponent},
+		"other weights": {runfile.Scoring{Weights: map[string]float64{"lines": 2}}, 4, nil},
+		"none":          {runfile.Scoring{Weights: map[string]float64{"style": 2}}, 0, runfile.ErrNoComponent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			other := cfg
 			other.Scorer = c.scoring
 			again, err := Rerun(t.Context(), log.Store(), Options{}, other, task, &r.Rollout)
-			if !errors.Is(err, c.err) || again.Reward != c.want || err == nil && (again.Trajectory != r.Scored.Trajectory || again.TaskDigest != task.Digest) {
+			if !errors.Is(err, c.err) || again.Reward != c.want ||
+				err == nil && (again.Trajectory != r.Scored.Trajectory || again.TaskDigest != task.Digest) {
 				t.Errorf("%s: again %+v, %v", name, again, err)
 			}
 			if c.err != nil && NoVerdict(err) == nil {
@@ -91,8 +96,10 @@ func TestTheRunSaysWhatARewardIs(t *testing.T) {
 		})
 	}
 	// Other tests see the same workspace.
-	task.Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": "grep -c two a.txt > /logs/verifier/reward.txt; echo mended\n"}))
-	again, err := Rerun(t.Context(), log.Store(), Options{}, runfile.RunConfig{MinVerifier: runfile.VerifierUnguarded}, task, &r.Rollout)
+	task.Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t,
+		map[string]string{"test.sh": "grep -c two a.txt > /logs/verifier/reward.txt; echo mended\n"}))
+	again, err := Rerun(t.Context(), log.Store(), Options{},
+		runfile.RunConfig{MinVerifier: runfile.VerifierUnguarded}, task, &r.Rollout)
 	if err != nil || again.Reward != 1 || again.Log == nil || len(again.Components) != 1 {
 		t.Errorf("%+v, %v", again, err)
 	}
@@ -107,11 +114,13 @@ func TestOutcome(t *testing.T) {
 	servicetest.WaitData[events.RolloutFailed](t, log, "r", events.RolloutFailedType, rollout)
 	r, cfg, task := ended(t, log, "r")
 	typ, data, err := Outcome(Rerun(t.Context(), log.Store(), Options{}, cfg, task, &r.Rollout))
-	if failed, ok := data.(events.RolloutFailed); typ != events.RolloutFailedType || !ok || failed != *r.Failed || err != nil {
+	if failed, ok := data.(events.RolloutFailed); typ != events.RolloutFailedType || !ok ||
+		failed != *r.Failed || err != nil {
 		t.Errorf("%s %+v, %v; want %+v", typ, data, err, r.Failed)
 	}
 	task.Tests = servicetest.Config("a").Tasks[0].Tests // which are not in the store
-	if typ, data, err := Outcome(Rerun(t.Context(), log.Store(), Options{}, cfg, task, &r.Rollout)); !errors.Is(err, storage.ErrNotFound) {
+	if typ, data, err := Outcome(Rerun(t.Context(), log.Store(), Options{}, cfg, task, &r.Rollout)); !errors.Is(err,
+		storage.ErrNotFound) {
 		t.Errorf("%s %+v, %v", typ, data, err)
 	}
 }
@@ -129,10 +138,12 @@ func TestNothingToVerify(t *testing.T) {
 		want float64
 		err  error
 	}{
-		"unfinished":                 {withTests, events.Rollout{ID: rollout}, 0, ErrNothingToVerify},
-		"an outsider's":              {withTests, events.Rollout{ID: "x1-0", Finished: finished, Scored: &events.RolloutScored{}}, 0, ErrNothingToVerify},
-		"no verifier, no feedback":   {without, events.Rollout{ID: rollout, Finished: finished}, 0, ErrNothingToVerify},
-		"no verifier, with feedback": {without, events.Rollout{ID: rollout, Finished: finished, Scored: feedback}, 0.25, nil},
+		"unfinished": {withTests, events.Rollout{ID: rollout}, 0, ErrNothingToVerify},
+		"an outsider's": {withTests, events.Rollout{ID: "x1-0", Finished: finished,
+			Scored: &events.RolloutScored{}}, 0, ErrNothingToVerify},
+		"no verifier, no feedback": {without, events.Rollout{ID: rollout, Finished: finished}, 0, ErrNothingToVerify},
+		"no verifier, with feedback": {without, events.Rollout{ID: rollout, Finished: finished, Scored: feedback}, 0.25,
+			nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scored, err := Rerun(t.Context(), log.Store(), Options{}, runfile.RunConfig{}, c.task, &c.r)
@@ -143,7 +154,8 @@ func TestNothingToVerify(t *testing.T) {
 	}
 	outsider := servicetest.Event(t, "r", events.RolloutScoredType, "x1-0", "0", events.RolloutScored{Reward: 0.75})
 	outsider.Source = "outside/scorer"
-	if kept, err := Recompose(runfile.Scoring{Weights: map[string]float64{"style": 1}}, outsider); err != nil || kept.Reward != 0.75 {
+	if kept, err := Recompose(runfile.Scoring{Weights: map[string]float64{"style": 1}}, outsider); err != nil ||
+		kept.Reward != 0.75 {
 		t.Errorf("an outsider's score became %+v, %v", kept, err)
 	}
 }
@@ -165,14 +177,18 @@ func TestCompare(t *testing.T) {
 	}{
 		{"scored", func(*eventlog.Ended, *runfile.TaskSpec) {}, nil, nil},
 		{"failed", func(*eventlog.Ended, *runfile.TaskSpec) {}, nil, nil},
-		{"scored", func(r *eventlog.Ended, _ *runfile.TaskSpec) { r.Scored.Reward = 1 }, []string{"reward 1 → 0.5"}, nil},
-		{"scored", func(r *eventlog.Ended, _ *runfile.TaskSpec) { r.Scored.ExitCode = 3 }, []string{"exit_code 3 → 0"}, nil},
+		{"scored", func(r *eventlog.Ended, _ *runfile.TaskSpec) { r.Scored.Reward = 1 },
+			[]string{"reward 1 → 0.5"}, nil},
+		{"scored", func(r *eventlog.Ended, _ *runfile.TaskSpec) { r.Scored.ExitCode = 3 },
+			[]string{"exit_code 3 → 0"}, nil},
 		{"scored", func(r *eventlog.Ended, _ *runfile.TaskSpec) {
 			r.Scored.Components = map[string]float64{"reward": 0.5, "tests": 2}
 		},
 			[]string{"components.style none → 0.25", "components.tests 2 → none"}, nil},
-		{"scored", func(r *eventlog.Ended, _ *runfile.TaskSpec) { r.Outcome.Source = "outside" }, nil, ErrNothingToVerify},
-		{"failed", func(r *eventlog.Ended, _ *runfile.TaskSpec) { r.Failed.Class = events.ClassDeadline }, nil, ErrNothingToVerify},
+		{"scored", func(r *eventlog.Ended, _ *runfile.TaskSpec) { r.Outcome.Source = "outside" },
+			nil, ErrNothingToVerify},
+		{"failed", func(r *eventlog.Ended, _ *runfile.TaskSpec) { r.Failed.Class = events.ClassDeadline },
+			nil, ErrNothingToVerify},
 		{"failed", func(_ *eventlog.Ended, task *runfile.TaskSpec) {
 			task.Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": reward}))
 		}, []string{"outcome run verifier: exit 1: the tests wrote neither"}, nil},

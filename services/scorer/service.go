@@ -1,5 +1,5 @@
-// Package scorer runs a task's verifier over the final workspace, in a fresh sandbox. Where a task has none, users'
-// feedback is the reward.
+// Package scorer runs a task's verifier over the final workspace, in a fresh sandbox. Where a task
+// has none, users' feedback is the reward.
 package scorer
 
 import (
@@ -41,10 +41,12 @@ type Options struct {
 	UnderTestSnapshots *sandbox.Snapshots
 }
 
-// partsBytes bounds what a scorer keeps on its disk of large changes of workspaces: it reads each several times.
+// partsBytes bounds what a scorer keeps on its disk of large changes of workspaces: it
+// reads each several times.
 const partsBytes = 2 << 30
 
-// Service consumes rollout_finished, rollout_rated, step_finished and feedback_recorded, and emits rollout_scored, step_scored, rollout_retried and rollout_failed.
+// Service consumes rollout_finished, rollout_rated, step_finished and feedback_recorded, and emits
+// rollout_scored, step_scored, rollout_retried and rollout_failed.
 type Service struct {
 	store    storage.Store
 	opts     Options
@@ -57,10 +59,12 @@ type Service struct {
 // Run is the service.
 func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 	var err error
-	if opts.Snapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "verifier-snapshots"), sandbox.RoleVerifier, sandbox.SnapshotBytes); err != nil {
+	if opts.Snapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "verifier-snapshots"), sandbox.RoleVerifier,
+		sandbox.SnapshotBytes); err != nil {
 		return err
 	}
-	if opts.UnderTestSnapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "under-test-snapshots"), sandbox.RoleUnderTest, sandbox.SnapshotBytes); err != nil {
+	if opts.UnderTestSnapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "under-test-snapshots"),
+		sandbox.RoleUnderTest, sandbox.SnapshotBytes); err != nil {
 		return err
 	}
 	cache, err := parts.OpenCache(filepath.Join(env.Dir, "verifier-parts"), partsBytes)
@@ -68,10 +72,12 @@ func Run(ctx context.Context, env pipeline.Env, opts Options) error {
 		return err
 	}
 	s := &Service{store: env.Log.Store(), opts: opts, parts: cache}
-	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Scorer, Slots: opts.Slots, Handle: s.Handle, Stage: events.StageScorer})
+	return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: topology.Scorer, Slots: opts.Slots, Handle: s.Handle,
+		Stage: events.StageScorer})
 }
 
-// Handle scores the rollout of the input, which has finished, or a stage of it, or got feedback, unless it has its outcome already.
+// Handle scores the rollout of the input, which has finished, or a stage of it, or got feedback,
+// unless it has its outcome already.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	r, err := m.Log.Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if errors.Is(err, eventlog.ErrNotFound) {
@@ -95,19 +101,22 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	case r.StepToScore() != nil:
 		return s.scoreStage(ctx, cfg, task, &r)
 	case events.External(r.ID) && len(task.Steps) > 0 && r.Finished.Workspace != nil:
-		fact, err := r.Fail(events.StageScorer, events.ClassVerifier, fmt.Errorf("task %s has stages, which are scored one by one in Rondo's own rollouts alone", task.Name))
+		fact, err := r.Fail(events.StageScorer, events.ClassVerifier,
+			fmt.Errorf("task %s has stages, which are scored one by one in Rondo's own rollouts alone", task.Name))
 		return []events.Event{fact}, err
 	case cfg.Scorer.Function != "" && r.Rated == nil:
 		return nil, nil // a user's worker takes it
 	case r.Rated != nil && r.Rated.Failed != "":
 		fact, err := r.Fail(events.StageEnvironment, events.ClassWorker, errors.New(r.Rated.Failed))
 		return []events.Event{fact}, err
-	case (r.Rated != nil || len(r.Observed) > 0) && (!task.HasVerifier() || events.External(r.ID) && r.Finished.Workspace == nil):
+	case (r.Rated != nil || len(r.Observed) > 0) &&
+		(!task.HasVerifier() || events.External(r.ID) && r.Finished.Workspace == nil):
 		return byWorkers(cfg, task, &r)
 	case !task.HasVerifier(): // as tasks of outsiders are that the run does not know
 		return byFeedback(ctx, m.Log, cfg, task, &r)
 	case unverified(&r) && cfg.Has(runfile.FeatureFeedbackRewards):
-		return byFeedback(ctx, m.Log, cfg, task, &r) // there is nothing to verify; who made the rollout may still score it first
+		// there is nothing to verify; who made the rollout may still score it first
+		return byFeedback(ctx, m.Log, cfg, task, &r)
 	case m.Event.Type != events.RolloutFinishedType && m.Event.Type != events.RolloutRatedType:
 		return nil, nil // a remark: the verifier gives the reward
 	case unverified(&r):
@@ -122,7 +131,8 @@ func unverified(r *events.Rollout) bool {
 }
 
 // verify states the verifier's verdict.
-func (s *Service) verify(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+func (s *Service) verify(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout) ([]events.Event, error) {
 	scored, err := s.scoreWith(ctx, cfg, task, r, s.judge)
 	if err == nil {
 		fact, err := r.Next(events.RolloutScoredType, "0", scored)
@@ -134,8 +144,8 @@ func (s *Service) verify(ctx context.Context, cfg runfile.RunConfig, task runfil
 	return failed(cfg, r, err)
 }
 
-// failed ends the rollout when its verifier gives no verdict whatever is verified, and tries again when the machinery failed. What comes of an outage
-// waits.
+// failed ends the rollout when its verifier gives no verdict whatever is verified, and tries again
+// when the machinery failed. What comes of an outage waits.
 func failed(cfg runfile.RunConfig, r *events.Rollout, cause error) ([]events.Event, error) {
 	if outage.KindOf(cause) != "" {
 		return nil, cause
@@ -183,7 +193,8 @@ func class(cause error) string {
 }
 
 // scoreWith verifies, composes the reward, and stores what the verifier wrote.
-func (s *Service) scoreWith(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, judge judging) (events.RolloutScored, error) {
+func (s *Service) scoreWith(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
+	judge judging) (events.RolloutScored, error) {
 	scored, log, err := s.verdict(ctx, cfg, task, r, judge)
 	if err != nil {
 		return scored, err
@@ -193,10 +204,12 @@ func (s *Service) scoreWith(ctx context.Context, cfg runfile.RunConfig, task run
 }
 
 // judging gives the score of a rollout's change and where the judge's answer is.
-type judging func(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, w work) (float64, storage.Ref, error)
+type judging func(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
+	w work) (float64, storage.Ref, error)
 
 // verdict runs the verifier and composes the reward. What the verifier wrote is not stored.
-func (s *Service) verdict(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, judge judging) (scored events.RolloutScored, log []byte, err error) {
+func (s *Service) verdict(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
+	judge judging) (scored events.RolloutScored, log []byte, err error) {
 	spec, err := s.spec(ctx, cfg, task, r.ID, r.Finished.Workspace)
 	if err != nil {
 		return scored, nil, err
@@ -243,18 +256,22 @@ func (s *Service) verdict(ctx context.Context, cfg runfile.RunConfig, task runfi
 // stated is what a rollout's verdict says beside its reward.
 func stated(task runfile.TaskSpec, r *events.Rollout, outcome verifier.Outcome, flags []string) events.RolloutScored {
 	return events.RolloutScored{
-		ExitCode: outcome.ExitCode, TaskDigest: task.Digest, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
-		Flags: flags, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, User: outcome.User, Build: build(), Verifier: outcome.Verifier,
-		Tests: outcome.Tests, Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly,
+		ExitCode: outcome.ExitCode, TaskDigest: task.Digest,
+		DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
+		Flags:      flags, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem,
+		User: outcome.User, Build: build(),
+		Verifier: outcome.Verifier,
+		Tests:    outcome.Tests, Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly,
 	}
 }
 
 // errTaskInProcess says that no machine would do: it is the task itself that the run does not take.
 var errTaskInProcess = errors.New(`the task does not say verifier = "separate"`)
 
-// runTests runs a task's tests, over the snapshot that other verifiers use, too. The run's min_verifier holds for what the task says, and for what became of
-// it on this machine.
-func (s *Service) runTests(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, spec verifier.Spec) (outcome verifier.Outcome, err error) {
+// runTests runs a task's tests, over the snapshot that other verifiers use, too. The run's
+// min_verifier holds for what the task says, and for what became of it on this machine.
+func (s *Service) runTests(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec,
+	spec verifier.Spec) (outcome verifier.Outcome, err error) {
 	if err := cfg.RequireVerifier(task.Verifier); err != nil {
 		return outcome, fmt.Errorf("task %s: %w: %w", task.Name, errTaskInProcess, err)
 	}
@@ -262,7 +279,8 @@ func (s *Service) runTests(ctx context.Context, cfg runfile.RunConfig, task runf
 	if spec.Separate {
 		snapshots = s.opts.UnderTestSnapshots
 	}
-	spec.From, err = snapshots.Use(ctx, task.Snapshot.SHA256, func(context.Context) (io.ReadCloser, error) { return spec.Snapshot.Open() })
+	spec.From, err = snapshots.Use(ctx, task.Snapshot.SHA256,
+		func(context.Context) (io.ReadCloser, error) { return spec.Snapshot.Open() })
 	if err != nil {
 		return outcome, fmt.Errorf("task %s: %w", task.Name, err)
 	}
@@ -276,7 +294,8 @@ func (s *Service) runTests(ctx context.Context, cfg runfile.RunConfig, task runf
 
 // testsKey says what a task's tests are run over and in.
 func testsKey(task runfile.TaskSpec) string {
-	return fmt.Sprint(task.Digest, task.Snapshot.SHA256, task.Tests.SHA256, task.ImageID, task.VerifierImageID, task.VerifierTimeout)
+	return fmt.Sprint(task.Digest, task.Snapshot.SHA256, task.Tests.SHA256, task.ImageID,
+		task.VerifierImageID, task.VerifierTimeout)
 }
 
 // build is the version of this program.
@@ -289,7 +308,8 @@ var build = sync.OnceValue(func() string {
 })
 
 // spec says what to score of a rollout: a workspace, nil for the task's snapshot.
-func (s *Service) spec(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, rollout string, workspace *storage.Ref) (verifier.Spec, error) {
+func (s *Service) spec(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, rollout string,
+	workspace *storage.Ref) (verifier.Spec, error) {
 	boxes, err := tasks.SandboxesOf(ctx, task, s.opts.Machine, s.store)
 	if err != nil {
 		return verifier.Spec{}, err

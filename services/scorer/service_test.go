@@ -35,7 +35,8 @@ func start(t *testing.T, log *eventlog.Log) {
 }
 
 // open opens a run on a task with the test script, whose rollout has finished.
-func open(t *testing.T, log *eventlog.Log, run, script string, change func(*runfile.TaskSpec, *events.RolloutFinished)) {
+func open(t *testing.T, log *eventlog.Log, run, script string,
+	change func(*runfile.TaskSpec, *events.RolloutFinished)) {
 	t.Helper()
 	openWith(t, log, run, script, func(*runfile.RunConfig) {}, change)
 }
@@ -50,7 +51,8 @@ func openWith(t *testing.T, log *eventlog.Log, run, script string, configure fun
 	task := &cfg.Tasks[0]
 	task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n"}))
 	task.Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": script}))
-	finished := events.RolloutFinished{Task: "a", Trajectory: storage.Ref{Key: "runs/" + run + "/t.arrow", SHA256: strings.Repeat("1", 64), Size: 9}}
+	finished := events.RolloutFinished{Task: "a", Trajectory: storage.Ref{Key: "runs/" + run + "/t.arrow",
+		SHA256: strings.Repeat("1", 64), Size: 9}}
 	if change != nil {
 		change(task, &finished)
 	}
@@ -91,17 +93,23 @@ func TestScores(t *testing.T) {
 	solved := changes(t, log, map[string]string{"a.txt": "one\n"}, "echo two > a.txt")
 	open(t, log, "components", "echo looking; echo odd >&2; "+reward, nil)
 	open(t, log, "untouched", "grep -q two a.txt && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n", nil)
-	open(t, log, "solved", "grep -q two a.txt && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n", func(_ *runfile.TaskSpec, f *events.RolloutFinished) { f.Workspace, f.TextOnly = &solved, true })
-	open(t, log, "environment", `[ "$A$B" = ab ] && echo 1 > /logs/verifier/reward.txt`, func(task *runfile.TaskSpec, _ *events.RolloutFinished) {
-		task.Env, task.VerifierEnv = map[string]string{"A": "a", "B": "x"}, map[string]string{"B": "b"}
-	})
+	open(t, log, "solved", "grep -q two a.txt && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n",
+		func(_ *runfile.TaskSpec, f *events.RolloutFinished) { f.Workspace, f.TextOnly = &solved, true })
+	open(t, log, "environment", `[ "$A$B" = ab ] && echo 1 > /logs/verifier/reward.txt`,
+		func(task *runfile.TaskSpec, _ *events.RolloutFinished) {
+			task.Env, task.VerifierEnv = map[string]string{"A": "a", "B": "x"}, map[string]string{"B": "b"}
+		})
 	scored := map[string]events.RolloutScored{}
-	cheated := changes(t, log, map[string]string{"a.txt": "one\n", "check.sh": "grep -q two a.txt\n"}, "echo true > check.sh; ln -s /tests/test.sh link")
-	open(t, log, "cheated", "sh check.sh && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n", func(task *runfile.TaskSpec, f *events.RolloutFinished) {
-		task.Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n", "check.sh": "grep -q two a.txt\n"}))
-		task.Protected, f.Workspace = []string{"check.sh"}, &cheated
-	})
-	for run, want := range map[string]float64{"components": 0.5, "untouched": 0, "solved": 1, "environment": 1, "cheated": 0} {
+	cheated := changes(t, log, map[string]string{"a.txt": "one\n", "check.sh": "grep -q two a.txt\n"},
+		"echo true > check.sh; ln -s /tests/test.sh link")
+	open(t, log, "cheated", "sh check.sh && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n",
+		func(task *runfile.TaskSpec, f *events.RolloutFinished) {
+			task.Snapshot = servicetest.Blob(t, log.Store(),
+				sandboxtest.Pack(t, map[string]string{"a.txt": "one\n", "check.sh": "grep -q two a.txt\n"}))
+			task.Protected, f.Workspace = []string{"check.sh"}, &cheated
+		})
+	for run, want := range map[string]float64{"components": 0.5, "untouched": 0, "solved": 1,
+		"environment": 1, "cheated": 0} {
 		s := servicetest.WaitData[events.RolloutScored](t, log, run, events.RolloutScoredType, rollout)
 		if s.Reward != want || s.TaskDigest != "sha256:a" || s.Trajectory.Key != "runs/"+run+"/t.arrow" {
 			t.Errorf("%s: scored %+v, want reward %g", run, s, want)
@@ -136,7 +144,8 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// TestGradedTestsAreStated: a verdict names the graded tests that did not hold, and so does that of a stage. Tests that write their reward name none.
+// TestGradedTestsAreStated: a verdict names the graded tests that did not hold, and so does that of
+// a stage. Tests that write their reward name none.
 func TestGradedTestsAreStated(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -148,22 +157,28 @@ func TestGradedTestsAreStated(t *testing.T) {
 	}))
 	open(t, log, "graded", "", func(task *runfile.TaskSpec, _ *events.RolloutFinished) { task.Tests = graded })
 	open(t, log, "written", reward, nil)
-	openWith(t, log, "staged", "", func(*runfile.RunConfig) {}, func(task *runfile.TaskSpec, _ *events.RolloutFinished) {
-		task.Steps = []runfile.StepSpec{{Name: "first", Tests: graded}}
-	}, servicetest.Event(t, "staged", events.StepFinishedType, rollout, "0", events.StepFinished{}))
-	want := &grade.Tests{Graded: 3, Held: 1, Unmet: []grade.UnmetTest{{Name: "a", State: "failed", Message: "1 is not 2"}, {Name: "c", State: "missing", Regression: true}}}
-	if s := servicetest.WaitData[events.RolloutScored](t, log, "graded", events.RolloutScoredType, rollout); !reflect.DeepEqual(s.Tests, want) {
+	openWith(t, log, "staged", "", func(*runfile.RunConfig) {},
+		func(task *runfile.TaskSpec, _ *events.RolloutFinished) {
+			task.Steps = []runfile.StepSpec{{Name: "first", Tests: graded}}
+		}, servicetest.Event(t, "staged", events.StepFinishedType, rollout, "0", events.StepFinished{}))
+	want := &grade.Tests{Graded: 3, Held: 1, Unmet: []grade.UnmetTest{{Name: "a", State: "failed",
+		Message: "1 is not 2"}, {Name: "c", State: "missing", Regression: true}}}
+	if s := servicetest.WaitData[events.RolloutScored](t, log, "graded", events.RolloutScoredType,
+		rollout); !reflect.DeepEqual(s.Tests, want) {
 		t.Errorf("%+v", s.Tests)
 	}
-	if s := servicetest.WaitData[events.StepScored](t, log, "staged", events.StepScoredType, rollout); !reflect.DeepEqual(s.Tests, want) {
+	if s := servicetest.WaitData[events.StepScored](t, log, "staged", events.StepScoredType,
+		rollout); !reflect.DeepEqual(s.Tests, want) {
 		t.Errorf("of a stage: %+v", s.Tests)
 	}
-	if s := servicetest.WaitData[events.RolloutScored](t, log, "written", events.RolloutScoredType, rollout); s.Tests != nil {
+	if s := servicetest.WaitData[events.RolloutScored](t, log, "written", events.RolloutScoredType,
+		rollout); s.Tests != nil {
 		t.Errorf("without a grading: %+v", s.Tests)
 	}
 }
 
-// TestVerifiersThatGiveNoVerdict over the untouched snapshot either fail the rollout at once: trying again gives none either, and none is not 0.
+// TestVerifiersThatGiveNoVerdict over the untouched snapshot either fail the rollout at once:
+// trying again gives none either, and none is not 0.
 func TestVerifiersThatGiveNoVerdict(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -186,7 +201,8 @@ func TestVerifiersThatGiveNoVerdict(t *testing.T) {
 	}
 	for run, c := range cases {
 		failed := servicetest.WaitData[events.RolloutFailed](t, log, run, events.RolloutFailedType, rollout)
-		if failed.Stage != events.StageScorer || failed.Class != events.ClassVerifier || !strings.Contains(failed.Message, c.want) || strings.Count(failed.Message, "run verifier") != 1 {
+		if failed.Stage != events.StageScorer || failed.Class != events.ClassVerifier ||
+			!strings.Contains(failed.Message, c.want) || strings.Count(failed.Message, "run verifier") != 1 {
 			t.Errorf("%s: failed as %+v, want %q", run, failed, c.want)
 		}
 		if retried := servicetest.All(t, log, run, events.RolloutRetriedType); len(retried) != 0 {
@@ -207,17 +223,22 @@ func TestObjectsThatAreGone(t *testing.T) {
 		class  string
 		want   string
 	}{
-		"snapshot":  {func(task *runfile.TaskSpec, _ *events.RolloutFinished) { task.Snapshot = missing }, events.ClassObject, "snapshot of task a"},
-		"tests":     {func(task *runfile.TaskSpec, _ *events.RolloutFinished) { task.Tests = corrupt }, events.ClassObject, "tests of task a"},
-		"workspace": {func(_ *runfile.TaskSpec, f *events.RolloutFinished) { f.Workspace = &missing }, events.ClassObject, "workspace"},
-		"toolchain": {func(task *runfile.TaskSpec, _ *events.RolloutFinished) { task.Toolchains = []string{"cobol"} }, events.ClassSandbox, "cobol"},
+		"snapshot": {func(task *runfile.TaskSpec, _ *events.RolloutFinished) { task.Snapshot = missing },
+			events.ClassObject, "snapshot of task a"},
+		"tests": {func(task *runfile.TaskSpec, _ *events.RolloutFinished) { task.Tests = corrupt },
+			events.ClassObject, "tests of task a"},
+		"workspace": {func(_ *runfile.TaskSpec, f *events.RolloutFinished) { f.Workspace = &missing },
+			events.ClassObject, "workspace"},
+		"toolchain": {func(task *runfile.TaskSpec, _ *events.RolloutFinished) { task.Toolchains = []string{"cobol"} },
+			events.ClassSandbox, "cobol"},
 	}
 	for run, c := range cases {
 		open(t, log, run, reward, c.change)
 	}
 	for run, c := range cases {
 		failed := servicetest.WaitData[events.RolloutFailed](t, log, run, events.RolloutFailedType, rollout)
-		if failed.Stage != events.StageScorer || failed.Class != c.class || !strings.Contains(failed.Message, c.want) || !strings.HasSuffix(failed.Message, "(2 tries)") {
+		if failed.Stage != events.StageScorer || failed.Class != c.class || !strings.Contains(failed.Message, c.want) ||
+			!strings.HasSuffix(failed.Message, "(2 tries)") {
 			t.Errorf("%s: failed as %+v", run, failed)
 		}
 		retried := servicetest.All(t, log, run, events.RolloutRetriedType)
@@ -231,8 +252,9 @@ func TestObjectsThatAreGone(t *testing.T) {
 func TestClasses(t *testing.T) {
 	cfg := runfile.RunConfig{Limits: runfile.Limits{Tries: 5}}
 	for class, again := range map[string]bool{
-		verifier.ClassTimeout: false, verifier.ClassNoReward: false, verifier.ClassBadReward: false, verifier.ClassTampered: false,
-		verifier.ClassMemory: false, verifier.ClassApply: false, verifier.ClassSandbox: true,
+		verifier.ClassTimeout: false, verifier.ClassNoReward: false, verifier.ClassBadReward: false,
+		verifier.ClassTampered: false,
+		verifier.ClassMemory:   false, verifier.ClassApply: false, verifier.ClassSandbox: true,
 	} {
 		t.Run(class, func(t *testing.T) {
 			cause := fmt.Errorf("score: %w", &verifier.Error{Class: class, Err: errors.New("odd")})
@@ -251,7 +273,8 @@ func TestClasses(t *testing.T) {
 // TestLongLogs are quoted by their end.
 func TestLongLogs(t *testing.T) {
 	text := withLog(&verifier.Error{Err: errors.New("odd"), Log: []byte(strings.Repeat("ä", 5000) + "the end")}).Error()
-	if len(text) > quoted+100 || !strings.HasSuffix(text, "the end") || !strings.HasPrefix(text, "run verifier: odd; its log ends: ") {
+	if len(text) > quoted+100 || !strings.HasSuffix(text, "the end") ||
+		!strings.HasPrefix(text, "run verifier: odd; its log ends: ") {
 		t.Errorf("%d bytes: %.80q", len(text), text)
 	}
 }

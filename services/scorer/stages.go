@@ -13,8 +13,10 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// scoreStage states the verdict on the stage that a rollout has ended, and makes the workspace for the next one.
-func (s *Service) scoreStage(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+// scoreStage states the verdict on the stage that a rollout has ended, and makes the
+// workspace for the next one.
+func (s *Service) scoreStage(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout) ([]events.Event, error) {
 	ended := *r.StepToScore()
 	scored, log, err := s.stageVerdict(ctx, cfg, task, r, ended.StepFinished)
 	if err == nil {
@@ -35,10 +37,14 @@ func (s *Service) scoreStage(ctx context.Context, cfg runfile.RunConfig, task ru
 	return failed(cfg, r, err)
 }
 
-// stageVerdict runs the tests of a stage over the workspace that its agent has left. What they wrote is not stored.
-func (s *Service) stageVerdict(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, ended events.StepFinished) (scored events.StepScored, log []byte, err error) {
+// stageVerdict runs the tests of a stage over the workspace that its agent has left. What
+// they wrote is not stored.
+func (s *Service) stageVerdict(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
+	ended events.StepFinished) (scored events.StepScored, log []byte, err error) {
 	if ended.Step >= len(task.Steps) {
-		return scored, nil, fmt.Errorf("rollout %s was in stage %d, but task %s has %d: score it with tests for all of its stages", r.ID, ended.Step+1, task.Name, len(task.Steps))
+		return scored, nil,
+			fmt.Errorf("rollout %s was in stage %d, but task %s has %d: score it with tests for all of its stages",
+				r.ID, ended.Step+1, task.Name, len(task.Steps))
 	}
 	spec, err := s.spec(ctx, cfg, task.InStep(ended.Step), r.ID, ended.Workspace)
 	if err != nil {
@@ -58,8 +64,10 @@ func (s *Service) stageVerdict(ctx context.Context, cfg runfile.RunConfig, task 
 		return scored, nil, err
 	}
 	return events.StepScored{
-		Step: ended.Step, Components: outcome.Components, ExitCode: outcome.ExitCode, DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
-		Flags: flags, Forfeit: forfeit, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem, User: outcome.User, Build: build(), Verifier: outcome.Verifier,
+		Step: ended.Step, Components: outcome.Components, ExitCode: outcome.ExitCode,
+		DurationMS: float64(outcome.Duration) / float64(time.Millisecond),
+		Flags:      flags, Forfeit: forfeit, Isolation: outcome.Isolation, Filesystem: outcome.Filesystem,
+		User: outcome.User, Build: build(), Verifier: outcome.Verifier,
 		Tests: outcome.Tests,
 	}, outcome.Log, nil
 }
@@ -76,9 +84,10 @@ func (s *Service) keep(ctx context.Context, log []byte) (*storage.Ref, error) {
 	return &ref, nil
 }
 
-// outcome is the verifier's for a whole rollout. The verdicts on the stages of a task that has several are on the log: they make it, and the
-// verifier is not asked again.
-func (s *Service) outcome(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, spec verifier.Spec) (verifier.Outcome, []string, *events.Forfeit, error) {
+// outcome is the verifier's for a whole rollout. The verdicts on the stages of a task that has
+// several are on the log: they make it, and the verifier is not asked again.
+func (s *Service) outcome(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
+	spec verifier.Spec) (verifier.Outcome, []string, *events.Forfeit, error) {
 	if len(task.Steps) == 0 {
 		outcome, forfeit, err := s.test(ctx, cfg, task, r, spec)
 		if err != nil {
@@ -89,10 +98,12 @@ func (s *Service) outcome(ctx context.Context, cfg runfile.RunConfig, task runfi
 	}
 	components, err := events.ComposeSteps(task, r.Steps)
 	if err != nil {
-		return verifier.Outcome{}, nil, nil, &verifier.Error{Class: verifier.ClassBadReward, Err: fmt.Errorf("steps of task %s: %w", task.Name, err)}
+		return verifier.Outcome{}, nil, nil, &verifier.Error{Class: verifier.ClassBadReward,
+			Err: fmt.Errorf("steps of task %s: %w", task.Name, err)}
 	}
 	last := r.Steps[len(r.Steps)-1].Verdict
-	outcome := verifier.Outcome{Components: components, ExitCode: last.ExitCode, Isolation: last.Isolation, Filesystem: last.Filesystem, User: last.User}
+	outcome := verifier.Outcome{Components: components, ExitCode: last.ExitCode, Isolation: last.Isolation,
+		Filesystem: last.Filesystem, User: last.User}
 	var flags []string
 	outcome.Verifier = last.Verifier
 	for _, stage := range r.Steps {
@@ -110,8 +121,10 @@ func (s *Service) outcome(ctx context.Context, cfg runfile.RunConfig, task runfi
 // maxFlags bounds the flags of a rollout, as its schema does.
 const maxFlags = 50
 
-// stagesAgain is a rollout with the verdicts that task's tests give its stages now. A stage stays ended where it was, whatever its verdict is.
-func (s *Service) stagesAgain(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (*events.Rollout, error) {
+// stagesAgain is a rollout with the verdicts that task's tests give its stages now. A stage stays
+// ended where it was, whatever its verdict is.
+func (s *Service) stagesAgain(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout) (*events.Rollout, error) {
 	again := *r
 	again.Steps = slices.Clone(r.Steps)
 	for i := range again.Steps {

@@ -53,7 +53,8 @@ func (s *Service) transcript(ctx context.Context, r *events.Rollout) ([]byte, er
 // opening is how many messages at the beginning are never left out: the system's and the task.
 const opening = 2
 
-// writeTranscript writes the conversation, with the middle of long texts and, beyond most bytes, of the conversation left out.
+// writeTranscript writes the conversation, with the middle of long texts and, beyond most bytes, of
+// the conversation left out.
 func writeTranscript(t *storage.Trajectory, most int) ([]byte, error) {
 	doc := transcript{Rollout: t.Rollout, Task: t.Task, StopReason: t.StopReason, Messages: []spokenMessage{}}
 	var sizes []int
@@ -63,7 +64,8 @@ func writeTranscript(t *storage.Trajectory, most int) ([]byte, error) {
 			continue
 		}
 		one := spokenMessage{
-			Role: m.Role, Content: shortened(m.Content, maxSaid), Reasoning: shortened(m.Reasoning, maxSaid), Name: m.Name, ToolCallID: m.ToolCallID, Turn: m.Turn,
+			Role: m.Role, Content: shortened(m.Content, maxSaid), Reasoning: shortened(m.Reasoning, maxSaid),
+			Name: m.Name, ToolCallID: m.ToolCallID, Turn: m.Turn,
 		}
 		if one.ToolCalls = json.RawMessage(m.ToolCalls); len(m.ToolCalls) > maxSaid {
 			cut, err := json.Marshal([]string{shortened(m.ToolCalls, maxSaid)})

@@ -20,11 +20,13 @@ import (
 func conversation(run string) *storage.Trajectory {
 	t := servicetest.Trajectory(run, rollout, "a")
 	t.StopReason = "finished"
-	t.Messages = append(t.Messages, storage.Message{Index: int32(len(t.Messages)), Turn: 1, Role: "assistant", Content: "I asked <nobody>.", ToolCalls: `[{"name":"run"}]`, PolicyVersion: -1})
+	t.Messages = append(t.Messages, storage.Message{Index: int32(len(t.Messages)), Turn: 1, Role: "assistant",
+		Content: "I asked <nobody>.", ToolCalls: `[{"name":"run"}]`, PolicyVersion: -1})
 	return t
 }
 
-// TestTranscript: tests whose task says so find what was said, in process and apart, and cannot change it; others find nothing. The run's judge reads it, too.
+// TestTranscript: tests whose task says so find what was said, in process and apart, and cannot
+// change it; others find nothing. The run's judge reads it, too.
 func TestTranscript(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -55,9 +57,11 @@ func TestTranscript(t *testing.T) {
 	t.Cleanup(judge.Close)
 	for run, wanted := range map[string]bool{"judged": true, "unjudged": false} {
 		openWith(t, log, run, "echo 1 > /logs/verifier/reward.txt\n", func(cfg *runfile.RunConfig) {
-			cfg.Scorer = runfile.Scoring{Weights: map[string]float64{"judge": 1}, Judge: &runfile.Judge{Endpoint: judge.URL, Model: "judge", Rubric: "Is it polite?"}}
+			cfg.Scorer = runfile.Scoring{Weights: map[string]float64{"judge": 1},
+				Judge: &runfile.Judge{Endpoint: judge.URL, Model: "judge", Rubric: "Is it polite?"}}
 		}, with(run, "", wanted))
-		if s := servicetest.WaitData[events.RolloutScored](t, log, run, events.RolloutScoredType, rollout); s.Reward != 0.5 {
+		if s := servicetest.WaitData[events.RolloutScored](t, log, run, events.RolloutScoredType,
+			rollout); s.Reward != 0.5 {
 			t.Errorf("%s: scored %+v", run, s)
 		}
 		if text := <-asked; strings.Contains(text, "I asked ") != wanted {
@@ -65,13 +69,15 @@ func TestTranscript(t *testing.T) {
 		}
 	}
 	for _, run := range []string{"reads", "apart", "without"} {
-		if s := servicetest.WaitData[events.RolloutScored](t, log, run, events.RolloutScoredType, rollout); s.Reward != 1 {
+		if s := servicetest.WaitData[events.RolloutScored](t, log, run, events.RolloutScoredType,
+			rollout); s.Reward != 1 {
 			t.Errorf("%s: scored %+v", run, s)
 		}
 	}
 }
 
-// TestTranscriptIsBounded: long texts lose their middle, and long conversations the messages behind the first two.
+// TestTranscriptIsBounded: long texts lose their middle, and long conversations the
+// messages behind the first two.
 func TestTranscriptIsBounded(t *testing.T) {
 	long := &storage.Trajectory{Rollout: rollout, Task: "a", StopReason: "turns"}
 	for i := range 100 {
@@ -97,11 +103,15 @@ func TestTranscriptIsBounded(t *testing.T) {
 		if err := json.Unmarshal(text, &doc); err != nil {
 			t.Fatal(err)
 		}
-		if doc.LeftOut < left || doc.LeftOut > left+6 && left > 0 || len(doc.Messages)+doc.LeftOut != 99 || most > 1000 && len(text) > most {
-			t.Errorf("at most %d: %d bytes, %d of 99 messages are left out, %d are there", most, len(text), doc.LeftOut, len(doc.Messages))
+		if doc.LeftOut < left || doc.LeftOut > left+6 && left > 0 || len(doc.Messages)+doc.LeftOut != 99 ||
+			most > 1000 && len(text) > most {
+			t.Errorf("at most %d: %d bytes, %d of 99 messages are left out, %d are there", most, len(text),
+				doc.LeftOut, len(doc.Messages))
 		}
 		last := doc.Messages[len(doc.Messages)-1]
-		if doc.Messages[0].Role != "system" || doc.Messages[1].Role != "user" || len(doc.Messages[1].Content) > maxSaid+20 || last.Turn != 99 || !strings.HasSuffix(last.Content, "end") || len(last.ToolCalls) > maxSaid+50 {
+		if doc.Messages[0].Role != "system" || doc.Messages[1].Role != "user" ||
+			len(doc.Messages[1].Content) > maxSaid+20 || last.Turn != 99 || !strings.HasSuffix(last.Content, "end") ||
+			len(last.ToolCalls) > maxSaid+50 {
 			t.Errorf("at most %d: %.200s", most, text)
 		}
 	}

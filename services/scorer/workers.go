@@ -8,7 +8,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier"
 )
 
-// withWorkers adds to components what the rollout's environment and the run's reward function say. What is said last counts: the function's word.
+// withWorkers adds to components what the rollout's environment and the run's reward function say.
+// What is said last counts: the function's word.
 func withWorkers(components map[string]float64, r *events.Rollout) map[string]float64 {
 	all := maps.Clone(components)
 	if all == nil {
@@ -32,10 +33,12 @@ func byWorkers(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) 
 	components = cfg.Scorer.Derive(components)
 	reward, err := cfg.Scorer.Reward(components)
 	if err != nil {
-		fact, err := r.Fail(events.StageScorer, events.ClassVerifier, &verifier.Error{Class: verifier.ClassBadReward, Err: err})
+		fact, err := r.Fail(events.StageScorer, events.ClassVerifier,
+			&verifier.Error{Class: verifier.ClassBadReward, Err: err})
 		return []events.Event{fact}, err
 	}
-	scored := events.RolloutScored{Reward: reward, Components: components, TaskDigest: task.Digest, Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly}
+	scored := events.RolloutScored{Reward: reward, Components: components, TaskDigest: task.Digest,
+		Trajectory: r.Finished.Trajectory, TextOnly: r.Finished.TextOnly}
 	if r.Rated != nil {
 		scored.DurationMS = r.Rated.DurationMS
 	}

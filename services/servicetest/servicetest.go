@@ -1,4 +1,5 @@
-// Package servicetest runs services in tests, on a real log, and states the facts that they work on.
+// Package servicetest runs services in tests, on a real log, and states the
+// facts that they work on.
 package servicetest
 
 import (
@@ -52,7 +53,8 @@ func Start(t testing.TB, run func(ctx context.Context) error) (stop func()) {
 // Config is a valid run on the named tasks, whose files are not there.
 func Config(tasks ...string) runfile.RunConfig {
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.MinVerifier = "small", runfile.BuiltinEndpoint, 2, runfile.VerifierUnguarded
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.MinVerifier = "small", runfile.BuiltinEndpoint, 2,
+		runfile.VerifierUnguarded
 	cfg.InFlight, cfg.Staleness.Max = 0, 1 // the log of a test has the facts alone that it is about
 	missing := storage.Ref{Key: storage.BlobKey(fmt.Sprintf("%064d", 0)), SHA256: fmt.Sprintf("%064d", 0), Size: 1}
 	for _, name := range tasks {
@@ -117,7 +119,8 @@ func Append(t testing.TB, log *eventlog.Log, e events.Event) events.Event {
 // errEnough ends a wait.
 var errEnough = errors.New("enough")
 
-// Wait waits until n events of a type and entity ("*" is any) are on a run's stream, and returns them.
+// Wait waits until n events of a type and entity ("*" is any) are on a run's
+// stream, and returns them.
 func Wait(t testing.TB, log *eventlog.Log, run string, typ events.Type, entity string, n int) []events.Event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), natstest.Patience)
@@ -134,7 +137,8 @@ func Wait(t testing.TB, log *eventlog.Log, run string, typ events.Type, entity s
 		return nil
 	})
 	if !errors.Is(err, errEnough) {
-		t.Fatalf("waited for %d × %s of %s in run %s, found %v of %v: %v", n, typ, entity, run, IDs(found), IDs(All(t, log, run)), err)
+		t.Fatalf("waited for %d × %s of %s in run %s, found %v of %v: %v", n, typ, entity, run, IDs(found),
+			IDs(All(t, log, run)), err)
 	}
 	return found
 }

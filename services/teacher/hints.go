@@ -15,14 +15,16 @@ import (
 // errHints means that hints cannot be asked about, now or later.
 var errHints = errors.New("hints cannot be scored")
 
-// prompt is what a server is asked about at once: tokens, of which the last ones are wanted, with a hint somewhere before these.
+// prompt is what a server is asked about at once: tokens, of which the last ones are wanted, with a
+// hint somewhere before these.
 type prompt struct {
 	sample []int32
 	hint   *storage.Hint
 	wanted int
 }
 
-// prompts are one for each sample, or for each hint: its sample up to the end of the span. No hint sees another.
+// prompts are one for each sample, or for each hint: its sample up to the end of the
+// span. No hint sees another.
 func (w work) prompts(samples []storage.Sample) (list []prompt, err error) {
 	if w.hints == nil {
 		for i := range samples {
@@ -57,11 +59,13 @@ func (p prompt) tokens(ctx context.Context, client inference.Client, t runfile.T
 			return nil, err
 		}
 		if len(inserted) == 0 || len(inserted) > mostInserted {
-			return nil, fmt.Errorf("%w: %s makes %d tokens of a text of %d bytes", errHints, t.Name, len(inserted), len(p.hint.Text))
+			return nil, fmt.Errorf("%w: %s makes %d tokens of a text of %d bytes", errHints, t.Name,
+				len(inserted), len(p.hint.Text))
 		}
 	}
 	return slices.Concat(p.sample[:p.hint.At], inserted, p.sample[p.hint.At:]), nil
 }
 
-// mostInserted bounds the tokens of a text. A byte may take more than one, as an unknown character of a small vocabulary.
+// mostInserted bounds the tokens of a text. A byte may take more than one, as an unknown
+// character of a small vocabulary.
 const mostInserted = 4 * events.MaxHintText

@@ -26,12 +26,14 @@ var (
 // hinted lets a hinter say something of the scored rollout, and gives the message about it.
 func (k *class) hinted(by, trajectory string, list ...events.Hint) pipeline.Message {
 	k.t.Helper()
-	fact := servicetest.Append(k.t, k.log, servicetest.Event(k.t, testRun, events.RolloutHintedType, rollout, by, events.RolloutHinted{By: by, Trajectory: trajectory, Hints: list}))
+	fact := servicetest.Append(k.t, k.log, servicetest.Event(k.t, testRun, events.RolloutHintedType, rollout, by,
+		events.RolloutHinted{By: by, Trajectory: trajectory, Hints: list}))
 	stored, err := k.log.Event(k.t.Context(), testRun, fact.Seq)
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	return pipeline.Message{Event: stored, Seq: fact.Seq, Time: stored.Time, Delivered: 1, Log: k.log.At(testRun, fact.Seq)}
+	return pipeline.Message{Event: stored, Seq: fact.Seq, Time: stored.Time, Delivered: 1,
+		Log: k.log.At(testRun, fact.Seq)}
 }
 
 func (k *class) trajectory(m pipeline.Message) string {
@@ -55,16 +57,19 @@ func (k *class) spans(said events.TeacherScored, lengths ...int) [][]float32 {
 	return lists
 }
 
-// TestHintedSpansAreScored: a teacher that takes hints is asked about each sample up to the end of the span, with the one hint in its place, given as tokens or as a
-// text. It says nothing of whole rollouts, and speaks once.
+// TestHintedSpansAreScored: a teacher that takes hints is asked about each sample up to the end of
+// the span, with the one hint in its place, given as tokens or as a text. It says nothing of whole
+// rollouts, and speaks once.
 func TestHintedSpansAreScored(t *testing.T) {
 	for _, api := range runfile.TeacherAPIs {
 		t.Run(api, func(t *testing.T) {
 			server, whole := tokenstest.NewTeacher(t), tokenstest.NewTeacher(t)
-			k := newClass(t, runfile.Teacher{Name: "hinted", URL: server.URL + "/v1", API: api, Model: "m", Hints: "judge"}, runfile.Teacher{Name: "whole", URL: whole.URL + "/v1", Model: "m"},
+			k := newClass(t, runfile.Teacher{Name: "hinted", URL: server.URL + "/v1", API: api, Model: "m",
+				Hints: "judge"}, runfile.Teacher{Name: "whole", URL: whole.URL + "/v1", Model: "m"},
 				runfile.Teacher{Name: "ours", Hints: "judge"})
 			scored := k.scored(false)
-			messages := []pipeline.Message{scored, k.hinted("judge", k.trajectory(scored), spelled, plain), k.hinted("nobody", k.trajectory(scored), plain)}
+			messages := []pipeline.Message{scored, k.hinted("judge", k.trajectory(scored), spelled, plain),
+				k.hinted("nobody", k.trajectory(scored), plain)}
 			for range 2 {
 				for _, m := range messages {
 					if err := k.record(m); err != nil {
@@ -85,14 +90,16 @@ func TestHintedSpansAreScored(t *testing.T) {
 			if want := tokenstest.TeacherLogprob(second, len(second)-1); got[1][0] != want {
 				t.Errorf("the second span has %v, want %g", got[1], want)
 			}
-			if prompts := server.Prompts(); len(prompts) != 3 || !slices.Equal(prompts[0], first) || !slices.Equal(prompts[2], second) {
+			if prompts := server.Prompts(); len(prompts) != 3 || !slices.Equal(prompts[0], first) ||
+				!slices.Equal(prompts[2], second) {
 				t.Errorf("the server was asked about %v", prompts)
 			}
 		})
 	}
 }
 
-// TestThePolicyIsItsOwnTeacher: a teacher whose url is policy is asked at one of the run's own servers, under the name that these know it by.
+// TestThePolicyIsItsOwnTeacher: a teacher whose url is policy is asked at one of the run's own
+// servers, under the name that these know it by.
 func TestThePolicyIsItsOwnTeacher(t *testing.T) {
 	server := tokenstest.NewTeacher(t)
 	log := natstest.Log(t)
@@ -110,7 +117,8 @@ func TestThePolicyIsItsOwnTeacher(t *testing.T) {
 	}
 }
 
-// TestHintsThatCannotBeScored: what a server makes no tokens of has failed, and is not asked about for ever. Where nothing was found nobody is asked.
+// TestHintsThatCannotBeScored: what a server makes no tokens of has failed, and is not asked about
+// for ever. Where nothing was found nobody is asked.
 func TestHintsThatCannotBeScored(t *testing.T) {
 	server := tokenstest.NewTeacher(t)
 	server.Status = func() int { return http.StatusBadRequest }
@@ -124,12 +132,14 @@ func TestHintsThatCannotBeScored(t *testing.T) {
 	}
 	other := newClass(t, runfile.Teacher{Name: "hinted", URL: server.URL + "/v1", Model: "m", Hints: "judge"})
 	asked := len(server.Prompts())
-	if err := other.record(other.hinted("judge", other.trajectory(other.scored(false)))); err != nil || len(other.said()) > 0 || len(server.Prompts()) != asked {
+	if err := other.record(other.hinted("judge", other.trajectory(other.scored(false)))); err != nil ||
+		len(other.said()) > 0 || len(server.Prompts()) != asked {
 		t.Errorf("without hints: %v, %v", err, other.said())
 	}
 }
 
-// TestKilledHintedTeacher: hints are consumed from the run's stream, and a service that starts behind them finds them there.
+// TestKilledHintedTeacher: hints are consumed from the run's stream, and a service that starts
+// behind them finds them there.
 func TestKilledHintedTeacher(t *testing.T) {
 	server := tokenstest.NewTeacher(t)
 	k := newClass(t, runfile.Teacher{Name: "hinted", URL: server.URL + "/v1", Model: "m", Hints: "judge"})

@@ -1,5 +1,6 @@
-// Package teacher asks a run's teachers and reference models how likely they find the tokens of scored rollouts, and those that take hints how likely they find
-// the tokens of their spans with the hint in the context.
+// Package teacher asks a run's teachers and reference models how likely they find the tokens of
+// scored rollouts, and those that take hints how likely they find the tokens of their spans with
+// the hint in the context.
 package teacher
 
 import (
@@ -21,14 +22,19 @@ import (
 )
 
 const (
-	// slots is how many rollouts are in work at once. A server reads a prompt much faster than it writes one, so few keep it busy.
+	// slots is how many rollouts are in work at once. A server reads a prompt much faster than it
+	// writes one, so few keep it busy.
 	slots = 8
 	// askTime is how long a server may take for one sample.
 	askTime = 10 * time.Minute
 )
 
-// teacherHTTP follows no redirects: a server that sends its clients elsewhere would get them to show the key there.
-var teacherHTTP = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+// teacherHTTP follows no redirects: a server that sends its clients elsewhere would get
+// them to show the key there.
+var teacherHTTP = &http.Client{CheckRedirect: func(*http.Request,
+	[]*http.Request) error {
+	return http.ErrUseLastResponse
+}}
 
 // Service consumes rollout_scored and rollout_hinted, and emits teacher_scored.
 type Service struct {
@@ -50,8 +56,8 @@ func (s *Service) Effect() pipeline.Effect {
 	return pipeline.Effect{Name: topology.Teacher, Slots: slots, Handle: s.Handle, GiveUp: giveUp, Serves: serves}
 }
 
-// Handle asks the next teacher of the run that has not said anything of the rollout, and is called again for the one after it. One that cannot be reached does not
-// keep the others from answering.
+// Handle asks the next teacher of the run that has not said anything of the rollout, and is called
+// again for the one after it. One that cannot be reached does not keep the others from answering.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	return next(ctx, m, func(t runfile.Teacher, said *events.TeacherScored, w work) error {
 		err := s.ask(ctx, m.Event.Run, t, said, w)
@@ -113,8 +119,10 @@ func workOf(ctx context.Context, m pipeline.Message) (w work, ok bool, err error
 	return w, !verdict.TextOnly, nil // of texts alone there are no tokens
 }
 
-// next makes the fact of one teacher that is not on the log yet, filled in by the caller. With it comes the wish to be called again.
-func next(ctx context.Context, m pipeline.Message, fill func(runfile.Teacher, *events.TeacherScored, work) error) ([]events.Event, error) {
+// next makes the fact of one teacher that is not on the log yet, filled in by the caller. With it
+// comes the wish to be called again.
+func next(ctx context.Context, m pipeline.Message, fill func(runfile.Teacher, *events.TeacherScored,
+	work) error) ([]events.Event, error) {
 	cfg, err := m.Log.Config(ctx, m.Event.Run)
 	if err != nil || len(cfg.Teachers) == 0 {
 		return nil, err
@@ -129,7 +137,8 @@ func next(ctx context.Context, m pipeline.Message, fill func(runfile.Teacher, *e
 			continue // somebody outside states it, or it says nothing of this
 		}
 		t = server(t, &cfg, m.Event.Entity)
-		said := events.TeacherScored{Teacher: t.Name, Trajectory: w.trajectory.SHA256, Model: t.Model, Version: t.Version}
+		said := events.TeacherScored{Teacher: t.Name, Trajectory: w.trajectory.SHA256,
+			Model: t.Model, Version: t.Version}
 		if _, stated, err := link(ctx, m, said); err != nil || stated {
 			if err != nil {
 				return nil, err
@@ -149,7 +158,8 @@ func next(ctx context.Context, m pipeline.Message, fill func(runfile.Teacher, *e
 	return nil, wrong
 }
 
-// server fills in where a teacher is asked that is the policy itself: one of its servers, the same for all samples of a rollout.
+// server fills in where a teacher is asked that is the policy itself: one of its servers, the same
+// for all samples of a rollout.
 func server(t runfile.Teacher, cfg *runfile.RunConfig, rollout string) runfile.Teacher {
 	if t.URL != runfile.TeacherPolicy {
 		return t
@@ -211,7 +221,8 @@ func (s *Service) ask(ctx context.Context, run string, t runfile.Teacher, said *
 	return err
 }
 
-func scoreOne(ctx context.Context, client inference.Client, t runfile.Teacher, tokens []int32) (inference.Score, error) {
+func scoreOne(ctx context.Context, client inference.Client, t runfile.Teacher,
+	tokens []int32) (inference.Score, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	return client.Score(ctx, t, tokens)

@@ -45,10 +45,12 @@ func newClass(t *testing.T, teachers ...runfile.Teacher) *class {
 func (k *class) scored(textOnly bool) pipeline.Message {
 	k.t.Helper()
 	servicetest.StartRollout(k.t, k.log, testRun, rollout, "a")
-	tr := &storage.Trajectory{Run: testRun, Group: "g000001", Rollout: rollout, Task: "a", StopReason: events.StopFinished, TextOnly: textOnly}
+	tr := &storage.Trajectory{Run: testRun, Group: "g000001", Rollout: rollout, Task: "a",
+		StopReason: events.StopFinished, TextOnly: textOnly}
 	for segment, ids := range samples {
 		for i, part := range [][]int32{ids[:2], ids[2:]} {
-			m := storage.Message{Index: int32(len(tr.Messages)), Segment: int32(segment), Role: "assistant", TokenIDs: part, PolicyVersion: -1}
+			m := storage.Message{Index: int32(len(tr.Messages)), Segment: int32(segment), Role: "assistant",
+				TokenIDs: part, PolicyVersion: -1}
 			m.LossMask, m.Logprobs = make([]bool, len(part)), make([]float32, len(part))
 			m.LossMask[len(part)-1] = i == 1
 			if textOnly {
@@ -72,7 +74,8 @@ func (k *class) scored(textOnly bool) pipeline.Message {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	return pipeline.Message{Event: stored, Seq: fact.Seq, Time: stored.Time, Delivered: 1, Log: k.log.At(testRun, fact.Seq)}
+	return pipeline.Message{Event: stored, Seq: fact.Seq, Time: stored.Time, Delivered: 1,
+		Log: k.log.At(testRun, fact.Seq)}
 }
 
 func (k *class) record(m pipeline.Message) error {
@@ -120,10 +123,12 @@ func (k *class) check(said events.TeacherScored) {
 	}
 }
 
-// TestTeachersScoreOnce: every teacher of a run with an address scores a rollout's own tokens, sample by sample, and states it once, however often the work comes.
+// TestTeachersScoreOnce: every teacher of a run with an address scores a rollout's own tokens,
+// sample by sample, and states it once, however often the work comes.
 func TestTeachersScoreOnce(t *testing.T) {
 	vllm, sglang := tokenstest.NewTeacher(t), tokenstest.NewTeacher(t)
-	k := newClass(t, runfile.Teacher{Name: "reference", URL: vllm.URL + "/v1", Model: "ref", Version: "2026-11"}, runfile.Teacher{Name: "elsewhere"},
+	k := newClass(t, runfile.Teacher{Name: "reference", URL: vllm.URL + "/v1", Model: "ref", Version: "2026-11"},
+		runfile.Teacher{Name: "elsewhere"},
 		runfile.Teacher{Name: "big", URL: sglang.URL, API: runfile.TeacherSGLang, Model: "big"})
 	m := k.scored(false)
 	for range 3 {
@@ -132,7 +137,8 @@ func TestTeachersScoreOnce(t *testing.T) {
 		}
 	}
 	said := k.said()
-	if len(said) != 2 || said["reference"].Model != "ref" || said["reference"].Version != "2026-11" || said["big"].Version != "v7" {
+	if len(said) != 2 || said["reference"].Model != "ref" || said["reference"].Version != "2026-11" ||
+		said["big"].Version != "v7" {
 		t.Errorf("they said %+v", said)
 	}
 	for _, name := range []string{"reference", "big"} {
@@ -143,15 +149,17 @@ func TestTeachersScoreOnce(t *testing.T) {
 	}
 }
 
-// TestAnotherTeacherIsAway: one that is away is asked again later, and does not keep the others from answering. At the last delivery it has failed, and the fact
-// says so.
+// TestAnotherTeacherIsAway: one that is away is asked again later, and does not keep the others
+// from answering. At the last delivery it has failed, and the fact says so.
 func TestAnotherTeacherIsAway(t *testing.T) {
 	away, well := tokenstest.NewTeacher(t), tokenstest.NewTeacher(t)
 	away.Status = func() int { return http.StatusServiceUnavailable }
-	k := newClass(t, runfile.Teacher{Name: "away", URL: away.URL + "/v1", Model: "m"}, runfile.Teacher{Name: "well", URL: well.URL + "/v1", Model: "m"})
+	k := newClass(t, runfile.Teacher{Name: "away", URL: away.URL + "/v1", Model: "m"},
+		runfile.Teacher{Name: "well", URL: well.URL + "/v1", Model: "m"})
 	m := k.scored(false)
 	err := k.record(m)
-	if err == nil || !strings.Contains(err.Error(), "ask teacher away about "+rollout) || errors.Is(err, pipeline.ErrCallAgain) {
+	if err == nil || !strings.Contains(err.Error(), "ask teacher away about "+rollout) ||
+		errors.Is(err, pipeline.ErrCallAgain) {
 		t.Errorf("the input is settled by %v", err)
 	}
 	said := k.said()
@@ -172,7 +180,8 @@ func TestAnotherTeacherIsAway(t *testing.T) {
 	}
 }
 
-// TestWrongAnswersFail: an answer that is one place off is no log-probability of these tokens, now or later.
+// TestWrongAnswersFail: an answer that is one place off is no log-probability of
+// these tokens, now or later.
 func TestWrongAnswersFail(t *testing.T) {
 	server := tokenstest.NewTeacher(t)
 	server.Entries = func(list []any) []any { return append(append([]any{list[0]}, list[2:]...), list[1]) }
@@ -180,7 +189,8 @@ func TestWrongAnswersFail(t *testing.T) {
 	if err := k.record(k.scored(false)); err != nil {
 		t.Fatal(err)
 	}
-	if said := k.said()["shifted"]; said.Logprobs != nil || !strings.Contains(said.Failed, "entry 1 is of token 3, the token there is 2") {
+	if said := k.said()["shifted"]; said.Logprobs != nil ||
+		!strings.Contains(said.Failed, "entry 1 is of token 3, the token there is 2") {
 		t.Errorf("it said %+v", said)
 	}
 }
@@ -188,14 +198,16 @@ func TestWrongAnswersFail(t *testing.T) {
 // TestNothingToAsk: nobody is asked about a rollout without tokens, or of a run without teachers.
 func TestNothingToAsk(t *testing.T) {
 	server := tokenstest.NewTeacher(t)
-	for name, k := range map[string]*class{"text": newClass(t, runfile.Teacher{Name: "a", URL: server.URL + "/v1", Model: "m"}), "no teachers": newClass(t)} {
+	for name, k := range map[string]*class{"text": newClass(t,
+		runfile.Teacher{Name: "a", URL: server.URL + "/v1", Model: "m"}), "no teachers": newClass(t)} {
 		if err := k.record(k.scored(name == "text")); err != nil || len(k.said()) > 0 || len(server.Prompts()) > 0 {
 			t.Errorf("%s: %v, %v", name, err, k.said())
 		}
 	}
 }
 
-// TestKilledTeacher: a process that dies between the server's answer and the log leaves nothing half done: the next one asks again and states it once.
+// TestKilledTeacher: a process that dies between the server's answer and the log leaves nothing
+// half done: the next one asks again and states it once.
 func TestKilledTeacher(t *testing.T) {
 	server := tokenstest.NewTeacher(t)
 	k := newClass(t, runfile.Teacher{Name: "a", URL: server.URL + "/v1", Model: "m"})
@@ -204,11 +216,13 @@ func TestKilledTeacher(t *testing.T) {
 	if len(facts) != 1 || !errors.Is(err, pipeline.ErrCallAgain) {
 		t.Fatalf("%v, %v", facts, err)
 	}
-	servicetest.Append(t, k.log, servicetest.Event(t, testRun, events.RolloutAnnotatedType, rollout, "n", events.RolloutAnnotated{Text: "meanwhile"}))
+	servicetest.Append(t, k.log, servicetest.Event(t, testRun, events.RolloutAnnotatedType, rollout,
+		"n", events.RolloutAnnotated{Text: "meanwhile"}))
 	env := servicetest.Env(t, k.log)
 	servicetest.Start(t, func(ctx context.Context) error { return Run(ctx, env, fleet.Keys{}) })
 	servicetest.Wait(t, k.log, testRun, events.TeacherScoredType, rollout, 1)
-	// What the dead process had in hand comes late: the chain refuses it, and it finds that all is said.
+	// What the dead process had in hand comes late: the chain refuses it, and
+	// it finds that all is said.
 	if _, _, err := (pipeline.Env{Log: k.log}).Publish(t.Context(), facts); err == nil {
 		t.Error("a fact that follows an older link was appended")
 	}

@@ -29,9 +29,10 @@ import (
 // as turns while it runs; what it did to the workspace, and how it ended, is the answer to the call
 // that started it.
 
-// An agent that is lost with its sandbox, its runner or its machine is started anew, from the task's
-// start: what it asks as before is answered from the log, and its commands run again. Each start
-// behind recorded turns is a fact of its own, behind which no agent before it can record anything.
+// An agent that is lost with its sandbox, its runner or its machine is started anew, from
+// the task's start: what it asks as before is answered from the log, and its commands run
+// again. Each start behind recorded turns is a fact of its own, behind which no agent
+// before it can record anything.
 
 // Model is the way of one rollout's agent to its model.
 type Model interface {
@@ -61,7 +62,8 @@ const modelKey = "rondo-sandbox"
 func agentEnv(policy string) map[string]string {
 	base := "http://" + sandbox.ProxyAddress
 	return map[string]string{
-		"OPENAI_BASE_URL": base + "/v1", "OPENAI_API_BASE": base + "/v1", "OPENAI_API_KEY": modelKey, "OPENAI_MODEL": policy,
+		"OPENAI_BASE_URL": base + "/v1", "OPENAI_API_BASE": base + "/v1",
+		"OPENAI_API_KEY": modelKey, "OPENAI_MODEL": policy,
 		"ANTHROPIC_BASE_URL": base, "ANTHROPIC_API_KEY": modelKey, "ANTHROPIC_MODEL": policy,
 		"GOOGLE_GEMINI_BASE_URL": base, "GEMINI_API_KEY": modelKey, "GEMINI_MODEL": policy,
 	}
@@ -82,8 +84,8 @@ func (s *Service) openLayer(ctx context.Context, digest string) (*agents.Opened,
 // that one's runner says that it is at work the server keeps it.
 const elsewhereAfter = 20 * time.Second
 
-// agentEnd is how an agent ended, and what the log had of its rollout then. Where it has more, another
-// runner's agent goes on with the rollout, and this end is none of it.
+// agentEnd is how an agent ended, and what the log had of its rollout then. Where it has more,
+// another runner's agent goes on with the rollout, and this end is none of it.
 type agentEnd struct {
 	answer          events.WorkspaceAnswered
 	turns, restarts int
@@ -116,7 +118,8 @@ func (s *Service) agent(ctx context.Context, log eventlog.Reader, cfg runfile.Ru
 	}
 	if len(now.Turns) != end.turns || now.Restarts != end.restarts {
 		s.ended.Remove(key)
-		return nil, pipeline.RetryAfter(fmt.Errorf("the agent of %s ended: %w", r.ID, events.ErrElsewhere), elsewhereAfter)
+		return nil, pipeline.RetryAfter(fmt.Errorf("the agent of %s ended: %w", r.ID, events.ErrElsewhere),
+			elsewhereAfter)
 	}
 	fact, err := now.Next(events.WorkspaceAnsweredType, events.AgentCall, end.answer)
 	if err != nil {
@@ -127,8 +130,8 @@ func (s *Service) agent(ctx context.Context, log eventlog.Reader, cfg runfile.Ru
 	return append([]events.Event{fact}, facts...), err
 }
 
-// runUntilEnded runs the agent, and starts it anew where the machine loses it behind recorded turns.
-// Without an answer it says what follows instead.
+// runUntilEnded runs the agent, and starts it anew where the machine loses it behind recorded
+// turns. Without an answer it says what follows instead.
 func (s *Service) runUntilEnded(ctx context.Context, log eventlog.Reader, cfg runfile.RunConfig, task runfile.TaskSpec,
 	r *events.Rollout, over <-chan struct{}) (ended *agentEnd, facts []events.Event, err error) {
 	lost := errLost
@@ -145,8 +148,8 @@ func (s *Service) runUntilEnded(ctx context.Context, log eventlog.Reader, cfg ru
 		case errors.Is(err, events.ErrElsewhere): // this runner was taken for dead
 			return nil, nil, pipeline.RetryAfter(err, elsewhereAfter)
 		case ctx.Err() != nil, outage.KindOf(err) != "", errors.Is(err, pipeline.ErrOvertaken):
-			// It costs no try. Behind recorded turns the next start is a restart all the same, also behind
-			// a shutdown: the agent is gone.
+			// It costs no try. Behind recorded turns the next start is a restart all the same, also
+			// behind a shutdown: the agent is gone.
 			return nil, nil, err
 		}
 		now, failed := log.Rollout(ctx, r.Run, r.ID)
@@ -236,7 +239,8 @@ func (s *Service) runAgent(ctx context.Context, log eventlog.Reader, cfg runfile
 	home := agents.Expand(cfg.Agent.Env["HOME"], values)
 	for _, name := range slices.Sorted(maps.Keys(cfg.Agent.Files)) {
 		content := agents.Expand(cfg.Agent.Files[name], values)
-		if err := box.WriteFile(ctx, path.Join("/", cmp.Or(home, box.Env()["HOME"]), name), []byte(content), 0o644); err != nil {
+		if err := box.WriteFile(ctx, path.Join("/", cmp.Or(home, box.Env()["HOME"]), name),
+			[]byte(content), 0o644); err != nil {
 			return done, 0, fmt.Errorf("agent.files %s: %w", name, err)
 		}
 	}
@@ -308,8 +312,9 @@ func placeholders(cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollou
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
 	session := fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
 	return map[string]string{
-		agents.Instruction: task.Instruction, agents.Model: cfg.Policy, agents.BaseURL: "http://" + sandbox.ProxyAddress,
-		agents.Key: modelKey, agents.Session: session,
+		agents.Instruction: task.Instruction, agents.Model: cfg.Policy,
+		agents.BaseURL: "http://" + sandbox.ProxyAddress,
+		agents.Key:     modelKey, agents.Session: session,
 	}
 }
 
@@ -398,7 +403,8 @@ func judgeAgent(ended *events.AgentEnded, unanswered error, r *events.Rollout, d
 		fail(events.ClassAgent, "the agent asked nothing of its model: %s", done.Lost)
 	case len(taken) == 0 && ended.Refused > 0:
 		fail(events.ClassAgent,
-			"the agent ended (code %d), and all of its %d requests were refused, the last one: %s", code, ended.Refused, ended.LastRefusal)
+			"the agent ended (code %d), and all of its %d requests were refused, the last one: %s", code,
+			ended.Refused, ended.LastRefusal)
 	case len(taken) == 0 && done.TimedOut:
 		fail(events.ClassAgent, "the agent asked nothing of its model until limits.timeout was over")
 	case len(taken) == 0 && code == exitNotFound:
@@ -406,7 +412,8 @@ func judgeAgent(ended *events.AgentEnded, unanswered error, r *events.Rollout, d
 			"the agent's command was not found in the sandbox (code %d): see agent.command, and agent.layer, of the run file", code)
 	case len(taken) == 0 && code == exitNotExecutable:
 		fail(events.ClassAgent,
-			"the agent's command could not be started in the sandbox (code %d): see agent.command of the run file", code)
+			"the agent's command could not be started in the sandbox (code %d): see agent.command of the run file",
+			code)
 	case len(taken) == 0:
 		fail(events.ClassAgent, "the agent ended with code %d and asked nothing of its model", code)
 	case done.Lost != "":

@@ -65,9 +65,9 @@ func recordTurn(t *testing.T, log *eventlog.Log, n int) {
 	servicetest.Append(t, log, turn)
 }
 
-// TestAgentsOfOneRollout: while a rollout's agent runs here no second one is started, and a delivery
-// whose rollout another runner has is left to that one. Neither ends the delivery, which is all that
-// starts the agent anew if its runner dies.
+// TestAgentsOfOneRollout: while a rollout's agent runs here no second one is started, and a
+// delivery whose rollout another runner has is left to that one. Neither ends the delivery, which
+// is all that starts the agent anew if its runner dies.
 func TestAgentsOfOneRollout(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -90,8 +90,8 @@ func TestAgentsOfOneRollout(t *testing.T) {
 	}
 }
 
-// overtaken is the model of an agent that ends and has not asked since another runner's agent of the
-// rollout was started: before its end is judged, or only then.
+// overtaken is the model of an agent that ends and has not asked since another runner's agent of
+// the rollout was started: before its end is judged, or only then.
 type overtaken struct {
 	elsewhere
 	late   bool

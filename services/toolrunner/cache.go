@@ -45,8 +45,8 @@ type queued struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// cache keeps what read-only calls and deterministic commands answered, by all that the answer follows from. Entries never change. It is disposable: what cannot be
-// read or written is run.
+// cache keeps what read-only calls and deterministic commands answered, by all that the answer
+// follows from. Entries never change. It is disposable: what cannot be read or written is run.
 type cache struct {
 	store   storage.Store
 	logger  *slog.Logger
@@ -65,7 +65,8 @@ type cache struct {
 
 func newCache(store storage.Store, dir string, logger *slog.Logger) (*cache, error) {
 	linked, err := lru.New[string, bool](treesRemembered)
-	return &cache{store: store, logger: logger, dir: filepath.Join(dir, "tools"), limit: cacheBytes, linked: linked}, err
+	return &cache{store: store, logger: logger, dir: filepath.Join(dir, "tools"),
+		limit: cacheBytes, linked: linked}, err
 }
 
 // open opens what this runner has kept, when it is first asked.

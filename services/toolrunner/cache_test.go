@@ -53,7 +53,8 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 	put := func(c *cache, from, to int) {
 		for i := from; i < to; i++ {
-			c.put(t.Context(), "r", "grep", fmt.Sprint("key", i), answer{Content: fmt.Sprint(i, ":", strings.Repeat("x", 1900))})
+			c.put(t.Context(), "r", "grep", fmt.Sprint("key", i),
+				answer{Content: fmt.Sprint(i, ":", strings.Repeat("x", 1900))})
 		}
 	}
 	put(c, 0, 8)
@@ -91,7 +92,8 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestCacheIsShared: runners spare each other the searches that took long, and take nothing from the store that is no answer.
+// TestCacheIsShared: runners spare each other the searches that took long, and take nothing from
+// the store that is no answer.
 func TestCacheIsShared(t *testing.T) {
 	store, err := dir.Open(t.TempDir())
 	if err != nil {
@@ -103,13 +105,15 @@ func TestCacheIsShared(t *testing.T) {
 	one.put(t.Context(), "r", "run_terminal_cmd", "command", answer{Content: "found", DurationMS: 21})
 	one.put(t.Context(), "r", "grep", "cheap", answer{Content: "found", DurationMS: 1000})
 	for key, data := range map[string]string{
-		"damaged": `{"content":`, "long": `{"content":"` + strings.Repeat("x", tools.MaxContent+5<<10) + `"}`, "huge": strings.Repeat(" ", maxAnswer) + `{"content":"x"}`,
+		"damaged": `{"content":`, "long": `{"content":"` + strings.Repeat("x", tools.MaxContent+5<<10) + `"}`,
+		"huge": strings.Repeat(" ", maxAnswer) + `{"content":"x"}`,
 	} {
 		if err := store.Put(t.Context(), sharedKey("r", key), []byte(data)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for key, want := range map[string]bool{"slow": true, "command": true, "fast": false, "cheap": false, "damaged": false, "long": false, "huge": false} {
+	for key, want := range map[string]bool{"slow": true, "command": true, "fast": false, "cheap": false,
+		"damaged": false, "long": false, "huge": false} {
 		t.Run(key, func(t *testing.T) {
 			other := testCache(t, store, t.TempDir())
 			a, ok := other.get(t.Context(), "r", tools.SearchTool, key)
@@ -128,7 +132,8 @@ func scripted(t *testing.T, log *eventlog.Log, run, id string, turns [][]events.
 	t.Helper()
 	servicetest.StartRollout(t, log, run, id, "a")
 	for n, calls := range turns {
-		e := servicetest.Event(t, run, events.TurnSampledType, id, events.Ordinal(n), events.TurnSampled{Turn: n, ToolCalls: calls, FinishReason: "tool_calls"})
+		e := servicetest.Event(t, run, events.TurnSampledType, id, events.Ordinal(n),
+			events.TurnSampled{Turn: n, ToolCalls: calls, FinishReason: "tool_calls"})
 		e.Route = poolRoute
 		servicetest.Append(t, log, e)
 		all := servicetest.Wait(t, log, run, events.ToolsCompletedType, id, n+1)
@@ -141,22 +146,25 @@ func scripted(t *testing.T, log *eventlog.Log, run, id string, turns [][]events.
 	return statuses
 }
 
-// TestWhichCallsAreKnown: what a rollout was answered, another is answered again, as long as its workspace shows the same; and nothing
-// with a secret is kept.
+// TestWhichCallsAreKnown: what a rollout was answered, another is answered again, as long as its
+// workspace shows the same; and nothing with a secret is kept.
 func TestWhichCallsAreKnown(t *testing.T) {
 	sandboxtest.Require(t)
 	read := events.ToolCall{ID: "r", Name: "read_file", Arguments: `{"target_file":"a.txt"}`}
 	secret := events.ToolCall{ID: "s", Name: "read_file", Arguments: `{"target_file":"secret"}`}
 	list := events.ToolCall{ID: "l", Name: "list_dir", Arguments: `{"target_directory":"."}`}
 	turns := [][]events.ToolCall{
-		{read, list, secret}, {{ID: "w", Name: "write", Arguments: `{"file_path":"b","contents":"x"}`}, read}, {read, list}, {shell("c", "echo new > a.txt")}, {read, list},
-		{shell("c", "ln -s /tmp/x l")}, {read}, {shell("c", "rm l")}, {read}, {{ID: "b", Name: "run_terminal_cmd", Arguments: `{"command":"sleep 100","is_background":true}`}}, {read},
+		{read, list, secret}, {{ID: "w", Name: "write", Arguments: `{"file_path":"b","contents":"x"}`}, read},
+		{read, list}, {shell("c", "echo new > a.txt")}, {read, list},
+		{shell("c", "ln -s /tmp/x l")}, {read}, {shell("c", "rm l")}, {read},
+		{{ID: "b", Name: "run_terminal_cmd", Arguments: `{"command":"sleep 100","is_background":true}`}}, {read},
 	}
 	log := natstest.Log(t)
 	for run, features := range map[string][]string{"plain": nil, "redacted": {runfile.FeatureRedactSecrets}} {
 		open(t, log, run, func(c *runfile.RunConfig) {
 			c.Features = features
-			c.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n", "secret": awsKey + "\n"}))
+			c.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(),
+				sandboxtest.Pack(t, map[string]string{"a.txt": "one\n", "secret": awsKey + "\n"}))
 		})
 	}
 	open(t, log, "off", func(c *runfile.RunConfig) { off := false; c.Tools.Cache = &off })
@@ -179,12 +187,15 @@ func TestWhichCallsAreKnown(t *testing.T) {
 	}
 }
 
-// TestWhichCommandsAreKnown: of commands those that the task marks, word for word, as long as no other one has run, and where they change nothing.
+// TestWhichCommandsAreKnown: of commands those that the task marks, word for word, as long as no
+// other one has run, and where they change nothing.
 func TestWhichCommandsAreKnown(t *testing.T) {
 	sandboxtest.Require(t)
-	read, background := shell("c", "cat a.txt"), events.ToolCall{ID: "b", Name: "run_terminal_cmd", Arguments: `{"command":"cat a.txt","is_background":true}`}
+	read, background := shell("c", "cat a.txt"), events.ToolCall{ID: "b", Name: "run_terminal_cmd",
+		Arguments: `{"command":"cat a.txt","is_background":true}`}
 	turns := [][]events.ToolCall{
-		{read}, {{ID: "w", Name: "write", Arguments: `{"file_path":"b","contents":"x"}`}, read}, {shell("c", "echo no; exit 3")}, {shell("c", "echo more >> log"), read}, {read},
+		{read}, {{ID: "w", Name: "write", Arguments: `{"file_path":"b","contents":"x"}`}, read},
+		{shell("c", "echo no; exit 3")}, {shell("c", "echo more >> log"), read}, {read},
 		{shell("c", "cat  a.txt")}, {read},
 	}
 	log := natstest.Log(t)
@@ -193,7 +204,8 @@ func TestWhichCommandsAreKnown(t *testing.T) {
 	})
 	open(t, log, "unmarked", nil)
 	service(t, log, nil)
-	for i, want := range []string{"miss|bypass miss|miss|miss bypass|miss|bypass|bypass", "hit|bypass hit|hit|miss bypass|hit|bypass|bypass"} {
+	for i, want := range []string{"miss|bypass miss|miss|miss bypass|miss|bypass|bypass",
+		"hit|bypass hit|hit|miss bypass|hit|bypass|bypass"} {
 		if got := strings.Join(scripted(t, log, "r", fmt.Sprint("g000002-", i), turns), "|"); got != want {
 			t.Errorf("rollout %d: %s, want %s", i, got, want)
 		}
@@ -202,7 +214,8 @@ func TestWhichCommandsAreKnown(t *testing.T) {
 	if !slices.Equal(ran, known) || !slices.Contains(known, "3 no\nexit code: 3") {
 		t.Errorf("the first rollout is answered %q, the second %q", ran, known)
 	}
-	if got := strings.Join(scripted(t, log, "r", "g000002-2", [][]events.ToolCall{{background}, {read}}), "|"); got != "bypass|bypass" {
+	if got := strings.Join(scripted(t, log, "r", "g000002-2", [][]events.ToolCall{{background}, {read}}),
+		"|"); got != "bypass|bypass" {
 		t.Errorf("beside a command in the background: %s", got)
 	}
 	for i := range 2 {

@@ -17,14 +17,16 @@ import (
 	"github.com/rondo-rl/rondo/wording"
 )
 
-// A harness of one's own works in its rollout's sandbox by calls, which stand on the rollout's chain. They are answered as a turn's are: the log has every
-// workspace that the harness went on with, and a sandbox that is gone is made again from it.
+// A harness of one's own works in its rollout's sandbox by calls, which stand on the rollout's
+// chain. They are answered as a turn's are: the log has every workspace that the harness went on
+// with, and a sandbox that is gone is made again from it.
 
 // maxFile bounds the files of which a harness can read a part, in bytes.
 const maxFile = 64 << 20
 
 // call answers the harness's call that is under way.
-func (s *Service) call(ctx context.Context, log eventlog.Reader, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) ([]events.Event, error) {
+func (s *Service) call(ctx context.Context, log eventlog.Reader, cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout) ([]events.Event, error) {
 	key := r.CallUnderWay().Key
 	answer, err := s.answer(ctx, cfg, task, r)
 	if err != nil {
@@ -42,7 +44,8 @@ func (s *Service) call(ctx context.Context, log eventlog.Reader, cfg runfile.Run
 		loseCall(&answer, r, err)
 		answer.Runner = s.runner
 	}
-	// The harness's other requests may have been recorded in the meantime: the answer stands behind them.
+	// The harness's other requests may have been recorded in the meantime: the
+	// answer stands behind them.
 	now, err := log.Rollout(ctx, r.Run, r.ID)
 	if err != nil {
 		return nil, err
@@ -56,14 +59,16 @@ func (s *Service) call(ctx context.Context, log eventlog.Reader, cfg runfile.Run
 }
 
 // answer does what a call asks for, and stores the workspace's change.
-func (s *Service) answer(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (done events.WorkspaceAnswered, err error) {
+func (s *Service) answer(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout) (done events.WorkspaceAnswered, err error) {
 	box, err := s.lease(ctx, cfg, task, r)
 	if err != nil {
 		return done, err
 	}
 	defer func() { s.giveBack(box, done.Lost) }()
 	call := r.CallUnderWay()
-	done = events.WorkspaceAnswered{Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode(), StartedAt: time.Now().UTC()}
+	done = events.WorkspaceAnswered{Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode(),
+		StartedAt: time.Now().UTC()}
 	output, stderr, err := s.do(ctx, box.Sandbox, call.WorkspaceCalled, r.ToolTimeLeft(cfg.Limits), &done)
 	done.DurationMS = milliseconds(time.Since(done.StartedAt))
 	if err != nil {
@@ -92,8 +97,10 @@ func (s *Service) answer(ctx context.Context, cfg runfile.RunConfig, task runfil
 	return done, nil
 }
 
-// do runs a call in the sandbox, and gives what it wrote or read. What cannot be done by the harness's own doing is said in done.
-func (s *Service) do(ctx context.Context, box *sandbox.Sandbox, call events.WorkspaceCalled, left time.Duration, done *events.WorkspaceAnswered) (output, stderr []byte, err error) {
+// do runs a call in the sandbox, and gives what it wrote or read. What cannot be done by the
+// harness's own doing is said in done.
+func (s *Service) do(ctx context.Context, box *sandbox.Sandbox, call events.WorkspaceCalled, left time.Duration,
+	done *events.WorkspaceAnswered) (output, stderr []byte, err error) {
 	if left <= 0 {
 		done.Refused = "the run's time for tools is used up"
 		return nil, nil, nil
@@ -120,7 +127,8 @@ func (s *Service) do(ctx context.Context, box *sandbox.Sandbox, call events.Work
 	return output, stderr, err
 }
 
-func (s *Service) exec(ctx context.Context, box *sandbox.Sandbox, call events.WorkspaceCalled, left time.Duration, done *events.WorkspaceAnswered) (output, stderr []byte, err error) {
+func (s *Service) exec(ctx context.Context, box *sandbox.Sandbox, call events.WorkspaceCalled, left time.Duration,
+	done *events.WorkspaceAnswered) (output, stderr []byte, err error) {
 	stdin, err := call.Stdin.Get(ctx, s.store)
 	if err != nil {
 		return nil, nil, fmt.Errorf("stdin: %w", err)
@@ -130,7 +138,8 @@ func (s *Service) exec(ctx context.Context, box *sandbox.Sandbox, call events.Wo
 		wall = min(left, sandbox.DefaultWall)
 	}
 	done.StartedAt = time.Now().UTC() // to read the store was not the command's time
-	ran, err := box.Exec(ctx, sandbox.Command{Argv: call.Command, Dir: call.Dir, Env: call.Env, Stdin: stdin, Wall: max(wall, time.Millisecond)})
+	ran, err := box.Exec(ctx, sandbox.Command{Argv: call.Command, Dir: call.Dir, Env: call.Env, Stdin: stdin,
+		Wall: max(wall, time.Millisecond)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -140,7 +149,8 @@ func (s *Service) exec(ctx context.Context, box *sandbox.Sandbox, call events.Wo
 }
 
 // readPart is the part of a file that a call asks for.
-func readPart(ctx context.Context, box *sandbox.Sandbox, call events.WorkspaceCalled, done *events.WorkspaceAnswered) ([]byte, error) {
+func readPart(ctx context.Context, box *sandbox.Sandbox, call events.WorkspaceCalled,
+	done *events.WorkspaceAnswered) ([]byte, error) {
 	data, err := box.ReadFile(ctx, call.Path, maxFile)
 	if err != nil {
 		return nil, err
@@ -155,8 +165,10 @@ func readPart(ctx context.Context, box *sandbox.Sandbox, call events.WorkspaceCa
 	return data[from : from+min(limit, size-from)], nil
 }
 
-// keepOutput stores what a call wrote or read, where the run wants that without secrets. What is no text stays as it is.
-func (s *Service) keepOutput(ctx context.Context, cfg runfile.RunConfig, done *events.WorkspaceAnswered, output, stderr []byte) (err error) {
+// keepOutput stores what a call wrote or read, where the run wants that without secrets. What
+// is no text stays as it is.
+func (s *Service) keepOutput(ctx context.Context, cfg runfile.RunConfig, done *events.WorkspaceAnswered, output,
+	stderr []byte) (err error) {
 	output, stderr = []byte(wording.Clean(string(output))), []byte(wording.Clean(string(stderr)))
 	if cfg.Has(runfile.FeatureRedactSecrets) {
 		texts := []events.ToolResult{{Content: string(output)}, {Content: string(stderr)}}
@@ -186,7 +198,8 @@ func loseCall(done *events.WorkspaceAnswered, r *events.Rollout, err error) {
 	if done.StartedAt.IsZero() {
 		done.StartedAt = time.Now().UTC()
 	}
-	if n := len(r.Answers); done.Isolation == "" && n > 0 { // there was no sandbox: the workspace before the call does not fit into one
+	// there was no sandbox: the workspace before the call does not fit into one
+	if n := len(r.Answers); done.Isolation == "" && n > 0 {
 		done.Isolation, done.Filesystem = r.Answers[n-1].Isolation, r.Answers[n-1].Filesystem
 	}
 }

@@ -28,7 +28,8 @@ func (n *noting) GetRange(ctx context.Context, key string, offset, length int64)
 	return data, err
 }
 
-// TestTimeOfACall: a harness's call begins when its content has come out of the store. What came before is not its time.
+// TestTimeOfACall: a harness's call begins when its content has come out of the store. What
+// came before is not its time.
 func TestTimeOfACall(t *testing.T) {
 	sandboxtest.Require(t)
 	store := &noting{Store: natstest.Store(t)}

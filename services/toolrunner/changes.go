@@ -21,7 +21,8 @@ func changeOf(ctx context.Context, store storage.Store, cache *parts.Cache, ref 
 	}
 }
 
-// contentsNow describes the change that a sandbox's workspace has now, as sandbox.Contents does, and holds none of it.
+// contentsNow describes the change that a sandbox's workspace has now, as sandbox.Contents
+// does, and holds none of it.
 func contentsNow(ctx context.Context, box *sandbox.Sandbox) (map[string]string, error) {
 	out, in := io.Pipe()
 	done := make(chan error, 1)
@@ -30,14 +31,16 @@ func contentsNow(ctx context.Context, box *sandbox.Sandbox) (map[string]string, 
 		in.CloseWithError(err)
 		done <- err
 	}()
-	contents, err := sandbox.Contents(func() (io.ReadCloser, error) { return out, nil }) // which closes it, whatever comes
+	// which closes it, whatever comes
+	contents, err := sandbox.Contents(func() (io.ReadCloser, error) { return out, nil })
 	if failed := <-done; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
 		return nil, failed
 	}
 	return contents, err
 }
 
-// storing remembers an error of the store that a change is written to, which is not the agent's doing.
+// storing remembers an error of the store that a change is written to, which
+// is not the agent's doing.
 type storing struct {
 	writer io.Writer
 	err    error

@@ -12,8 +12,9 @@ import (
 	"github.com/rondo-rl/rondo/tasks"
 )
 
-// TestWorkspacesOnDisk: a runner whose disk holds one workspace works on two rollouts in turn, as the idle one makes room, and gives each the disk that
-// its run allows. A workspace that was given up comes back as the log has it.
+// TestWorkspacesOnDisk: a runner whose disk holds one workspace works on two rollouts in turn, as
+// the idle one makes room, and gives each the disk that its run allows. A workspace that was given
+// up comes back as the log has it.
 func TestWorkspacesOnDisk(t *testing.T) {
 	folder := sandboxtest.SmallDisk(t, 700)
 	log := natstest.Log(t)
@@ -25,14 +26,16 @@ func TestWorkspacesOnDisk(t *testing.T) {
 	plain, _ := newServiceOnly(t, log)
 	s, _ := newServiceOnly(t, log, func(o *Options) { o.Disk = folder })
 	needs := runfile.Needs{DiskMB: size}
-	if err := plain.offer.missing(t.Context(), needs); err == nil || !strings.Contains(err.Error(), "--workspace-disk") {
+	if err := plain.offer.missing(t.Context(), needs); err == nil ||
+		!strings.Contains(err.Error(), "--workspace-disk") {
 		t.Errorf("a runner without disks: %v", err)
 	}
 	if err := s.offer.missing(t.Context(), needs); err != nil {
 		t.Errorf("a runner with disks: %v", err)
 	}
 	for n, step := range []struct{ command, answer string }{
-		{"head -c 300000000 /dev/urandom >/tmp/more-than-memory-has && ls -s /tmp | grep -c more && echo one >b.txt", "1\n"}, {"cat b.txt", "one\n"},
+		{"head -c 300000000 /dev/urandom >/tmp/more-than-memory-has && ls -s /tmp | grep -c more && echo one >b.txt",
+			"1\n"}, {"cat b.txt", "one\n"},
 	} {
 		for _, run := range runs {
 			turn(t, log, run, n, runfile.PoolRoute(poolRoute, needs), shell("c", step.command))

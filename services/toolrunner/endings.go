@@ -12,8 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// endings tells of rollouts that are over. No turn asks a tool runner for anything then, so that it would keep
-// their sandboxes.
+// endings tells of rollouts that are over. No turn asks a tool runner for anything then, so that it
+// would keep their sandboxes.
 type endings struct {
 	log     eventlog.Reader
 	logger  *slog.Logger

@@ -33,8 +33,8 @@ func answered(t *testing.T, log *eventlog.Log, run string, n int) events.ToolsCo
 	return events.ToolsCompleted{}
 }
 
-// TestExhaustingTurns: whatever a turn leaves behind is answered, and none fails the rollout. What cannot be kept is lost, the model is told, and the next
-// turn begins with the workspace before.
+// TestExhaustingTurns: whatever a turn leaves behind is answered, and none fails the rollout. What
+// cannot be kept is lost, the model is told, and the next turn begins with the workspace before.
 func TestExhaustingTurns(t *testing.T) {
 	sandboxtest.Require(t)
 	type attack struct {
@@ -56,11 +56,12 @@ func TestExhaustingTurns(t *testing.T) {
 	}
 	if nightly.On() { // what sandbox and tree do with these, their own tests show
 		maps.Copy(attacks, map[string]attack{
-			"large file":  {"head -c 70000000 /dev/urandom > big", ""},
-			"hard links":  {"head -c 100000000 /dev/zero > a; for i in 1 2 3; do ln a a$i; done", "contents exceed"},
-			"deeper tree": {"for i in 1 2 3; do d=$(printf 'abcdefgh/%.0s' $(seq 400)); mkdir -p $d; cd $d; done", "folders deep"},
-			"full disk":   {"head -c 250000000 /dev/zero > a; head -c 250000000 /dev/zero > b", ""},
-			"memory":      {"tail /dev/zero", ""},
+			"large file": {"head -c 70000000 /dev/urandom > big", ""},
+			"hard links": {"head -c 100000000 /dev/zero > a; for i in 1 2 3; do ln a a$i; done", "contents exceed"},
+			"deeper tree": {"for i in 1 2 3; do d=$(printf 'abcdefgh/%.0s' $(seq 400)); mkdir -p $d; cd $d; done",
+				"folders deep"},
+			"full disk": {"head -c 250000000 /dev/zero > a; head -c 250000000 /dev/zero > b", ""},
+			"memory":    {"tail /dev/zero", ""},
 		})
 	}
 	log := natstest.Log(t)
@@ -75,7 +76,8 @@ func TestExhaustingTurns(t *testing.T) {
 			turn(t, log, run, 1, route, shell("c1", "true"), shell("c2", a.command))
 			done := answered(t, log, run, 1)
 			last := done.Results[1]
-			if lost := done.Lost != ""; lost != (a.lost != "") || !strings.Contains(done.Lost, a.lost) || lost && (!last.Error || !strings.Contains(last.Content, done.Lost)) {
+			if lost := done.Lost != ""; lost != (a.lost != "") || !strings.Contains(done.Lost, a.lost) ||
+				lost && (!last.Error || !strings.Contains(last.Content, done.Lost)) {
 				t.Errorf("lost as %q, which the model reads as %.500q", done.Lost, last.Content)
 			}
 			if a.lost == "" {
@@ -85,15 +87,17 @@ func TestExhaustingTurns(t *testing.T) {
 				t.Errorf("the turn leaves %+v in %q, want %+v", done.Workspace, done.Isolation, before.Workspace)
 			}
 			turn(t, log, run, 2, route, shell("c3", "cat before.txt; ls"))
-			if done = answered(t, log, run, 2); !strings.HasPrefix(done.Results[0].Content, "kept\na.txt\nbefore.txt\n") || done.Lost != "" {
+			if done = answered(t, log, run, 2); !strings.HasPrefix(done.Results[0].Content,
+				"kept\na.txt\nbefore.txt\n") || done.Lost != "" {
 				t.Errorf("the turn behind it answers %.500q, lost as %q", done.Results[0].Content, done.Lost)
 			}
 		})
 	}
 }
 
-// TestSandboxThatEndsEachTime: when a rollout's sandbox ends in a turn for no reason that is known, the turn is tried again. After the last try a sandbox
-// that works shows that it is the turn's doing.
+// TestSandboxThatEndsEachTime: when a rollout's sandbox ends in a turn for no reason
+// that is known, the turn is tried again. After the last try a sandbox that works shows
+// that it is the turn's doing.
 func TestSandboxThatEndsEachTime(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -103,7 +107,8 @@ func TestSandboxThatEndsEachTime(t *testing.T) {
 	if _, _, err := log.Appender.Append(t.Context(), handle(t, s, log)[0]); err != nil {
 		t.Fatal(err)
 	}
-	sampled := turn(t, log, "r", 1, runfile.RunnerRoute(s.runner, runfile.Needs{}), shell("c1", "true"), shell("c2", "true"))
+	sampled := turn(t, log, "r", 1, runfile.RunnerRoute(s.runner, runfile.Needs{}),
+		shell("c1", "true"), shell("c2", "true"))
 	ended := s.held.boxes["r/"+rollout]
 	ended.Close()
 	for _, want := range []events.Type{events.RolloutRetriedType, events.ToolsCompletedType} {
@@ -117,13 +122,15 @@ func TestSandboxThatEndsEachTime(t *testing.T) {
 		}
 	}
 	done := answered(t, log, "r", 1)
-	if !strings.HasPrefix(done.Lost, "the sandbox ended") || len(done.Results) != 2 || !done.Results[0].Error || !strings.Contains(done.Results[1].Content, "nothing that this turn did is kept") ||
+	if !strings.HasPrefix(done.Lost, "the sandbox ended") || len(done.Results) != 2 || !done.Results[0].Error ||
+		!strings.Contains(done.Results[1].Content, "nothing that this turn did is kept") ||
 		done.Isolation == "" {
 		t.Errorf("answered %+v", done)
 	}
 }
 
-// TestTimeOfTools: an agent that only waits runs into the end of its tools' time, and not into the rollout's deadline, which would be nobody's reward.
+// TestTimeOfTools: an agent that only waits runs into the end of its tools' time, and not into the
+// rollout's deadline, which would be nobody's reward.
 func TestTimeOfTools(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -131,12 +138,14 @@ func TestTimeOfTools(t *testing.T) {
 	service(t, log, nil)
 	turn(t, log, "r", 0, poolRoute, shell("c0", "sleep 2; echo waited"), shell("c1", "echo never"))
 	done := answered(t, log, "r", 0)
-	if !strings.Contains(done.Results[0].Content, "waited") || !done.Results[1].Error || !strings.Contains(done.Results[1].Content, "the time that tools may take in a rollout is over") {
+	if !strings.Contains(done.Results[0].Content, "waited") || !done.Results[1].Error ||
+		!strings.Contains(done.Results[1].Content, "the time that tools may take in a rollout is over") {
 		t.Errorf("answered %+v", done.Results)
 	}
 }
 
-// TestTimeOfAgent: when the time that the task gives its agent is over, no call of the last turn is begun, however much time its tools have left.
+// TestTimeOfAgent: when the time that the task gives its agent is over, no call of the last turn is
+// begun, however much time its tools have left.
 func TestTimeOfAgent(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -146,7 +155,8 @@ func TestTimeOfAgent(t *testing.T) {
 		latency float64
 		says    string
 	}{{59_000, "yes"}, {900, "the time that tools may take in a rollout is over"}} {
-		called := events.TurnSampled{Turn: n, ToolCalls: []events.ToolCall{shell("c", "sleep 0.2; echo yes")}, LatencyMS: c.latency}
+		called := events.TurnSampled{Turn: n, ToolCalls: []events.ToolCall{shell("c", "sleep 0.2; echo yes")},
+			LatencyMS: c.latency}
 		sampled := servicetest.Event(t, "r", events.TurnSampledType, rollout, events.Ordinal(n), called)
 		sampled.Route = poolRoute
 		servicetest.Append(t, log, sampled)

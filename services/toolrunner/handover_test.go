@@ -54,8 +54,9 @@ func (c *traffic) since() (written, read int64) {
 	return written, read
 }
 
-// TestHandingOverCostsWhatChanged: a turn that changes little of a large workspace stores little, whichever runner it is handed to, and a
-// runner that has had the workspace before reads little. Nobody holds more than a part of it.
+// TestHandingOverCostsWhatChanged: a turn that changes little of a large workspace stores little,
+// whichever runner it is handed to, and a runner that has had the workspace before reads little.
+// Nobody holds more than a part of it.
 func TestHandingOverCostsWhatChanged(t *testing.T) {
 	sandboxtest.Require(t)
 	store := &traffic{Store: natstest.Store(t)}
@@ -76,10 +77,12 @@ func TestHandingOverCostsWhatChanged(t *testing.T) {
 		command, answers string
 		written, read    [2]int64 // least and most
 	}{
-		{"all of it is new", first, "head -c 16777216 /dev/urandom > big; sha256sum big | cut -c1-64 > sum", "", [2]int64{large, large + little}, [2]int64{0, little}},
+		{"all of it is new", first, "head -c 16777216 /dev/urandom > big; sha256sum big | cut -c1-64 > sum", "",
+			[2]int64{large, large + little}, [2]int64{0, little}},
 		{"a small file", first, "echo two >> a.txt", "", [2]int64{1, little}, [2]int64{0, little}},
 		{"nothing", first, "true", "", [2]int64{0, 1 << 20}, [2]int64{0, 1 << 20}},
-		{"handed over", second, "sha256sum big | cut -c1-64 | cmp - sum && cat a.txt; printf x | dd of=big bs=1 seek=8000000 conv=notrunc 2>/dev/null", "one\ntwo\n",
+		{"handed over", second,
+			"sha256sum big | cut -c1-64 | cmp - sum && cat a.txt; printf x | dd of=big bs=1 seek=8000000 conv=notrunc 2>/dev/null", "one\ntwo\n",
 			[2]int64{1, little}, [2]int64{large, large + little}},
 		{"handed back", first, "echo three >> a.txt", "", [2]int64{1, little}, [2]int64{large, large + little}},
 		{"and over again", second, "cat a.txt", "one\ntwo\nthree\n", [2]int64{0, 1 << 20}, [2]int64{0, little}},
@@ -88,11 +91,13 @@ func TestHandingOverCostsWhatChanged(t *testing.T) {
 		store.since()
 		fact := handle(t, step.runner, log)[0]
 		written, read := store.since()
-		if done := servicetest.Data[events.ToolsCompleted](t, fact); done.Lost != "" || done.Workspace == nil || !strings.HasPrefix(done.Results[0].Content, step.answers) {
+		if done := servicetest.Data[events.ToolsCompleted](t, fact); done.Lost != "" || done.Workspace == nil ||
+			!strings.HasPrefix(done.Results[0].Content, step.answers) {
 			t.Fatalf("%s: %+v", step.what, done)
 		}
 		if written < step.written[0] || written > step.written[1] || read < step.read[0] || read > step.read[1] {
-			t.Errorf("%s: %d bytes written and %d read, want %v and %v", step.what, written, read, step.written, step.read)
+			t.Errorf("%s: %d bytes written and %d read, want %v and %v", step.what, written, read,
+				step.written, step.read)
 		}
 		if _, _, err := log.Appender.Append(t.Context(), fact); err != nil {
 			t.Fatal(err)

@@ -19,8 +19,9 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// Runners tell each other over core NATS that they live. What is routed to one that has been silent for
-// goneAfter goes back to the others: they work on its route too, restoring sandboxes from the log.
+// Runners tell each other over core NATS that they live. What is routed to one that has
+// been silent for goneAfter goes back to the others: they work on its route too,
+// restoring sandboxes from the log.
 const (
 	aliveEvery = 2 * time.Second
 	goneAfter  = 5 * aliveEvery
@@ -63,8 +64,9 @@ func (p *heartbeats) run(ctx context.Context) {
 	}
 }
 
-// orphans lists the routes of a run whose runner is gone and whose needs, by their keys, are met here. Two runners may take on the
-// same route: its messages are shared between them, and each result is fenced by the rollout's chain.
+// orphans lists the routes of a run whose runner is gone and whose needs, by their keys, are met
+// here. Two runners may take on the same route: its messages are shared between them, and each
+// result is fenced by the rollout's chain.
 func (p *heartbeats) orphans(ctx context.Context, run string, met map[string]bool) []string {
 	if time.Since(p.since) < goneAfter {
 		return nil // too early to know who is silent
@@ -92,8 +94,8 @@ func (p *heartbeats) alive(runner string) bool {
 	return time.Since(p.seen[runner]) < goneAfter
 }
 
-// identity is the runner's name. It is kept in the service's directory, so that a runner that restarts finds
-// the work that was routed to it.
+// identity is the runner's name. It is kept in the service's directory, so that a runner that
+// restarts finds the work that was routed to it.
 func identity(dir string) (string, error) {
 	path := filepath.Join(dir, "runner")
 	if name, err := os.ReadFile(path); err == nil && runfile.ValidToken(string(name)) {

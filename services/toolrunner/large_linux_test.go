@@ -19,11 +19,13 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// largeMost is the memory that a service may take beyond what it has before its first turn, in bytes, whatever a workspace's size.
+// largeMost is the memory that a service may take beyond what it has before its first turn, in
+// bytes, whatever a workspace's size.
 const largeMost = 256 << 20
 
-// TestLargeWorkspaceMoves: over a snapshot of RONDO_LARGE_WORKSPACE MiB a rollout writes as much, on a disk of four times that. The change is stored, another
-// runner goes on with the rollout and finds all of it, and neither its sandbox nor the service takes more memory than a small one's.
+// TestLargeWorkspaceMoves: over a snapshot of RONDO_LARGE_WORKSPACE MiB a rollout writes as much,
+// on a disk of four times that. The change is stored, another runner goes on with the rollout and
+// finds all of it, and neither its sandbox nor the service takes more memory than a small one's.
 func TestLargeWorkspaceMoves(t *testing.T) {
 	var size int
 	if _, err := fmt.Sscan(os.Getenv("RONDO_LARGE_WORKSPACE"), &size); err != nil {
@@ -45,7 +47,8 @@ func TestLargeWorkspaceMoves(t *testing.T) {
 	sums := "for f in s*/*; do sha256sum <$f; done"
 	var answers []string
 	for n, command := range []string{
-		fmt.Sprintf("mkdir s-new && for i in $(seq %d); do dd if=/dev/urandom of=s-new/f$i bs=1M count=64 status=none || exit 1; done; %s", size/64, sums), sums,
+		fmt.Sprintf("mkdir s-new && for i in $(seq %d); do dd if=/dev/urandom of=s-new/f$i bs=1M count=64 status=none || exit 1; done; %s",
+			size/64, sums), sums,
 	} {
 		s, _ := newServiceOnly(t, log, func(o *Options) { o.Disk = folder }) // another one each time
 		turn(t, log, "r", n, runfile.PoolRoute(poolRoute, needs), shell("c", command))
@@ -126,7 +129,8 @@ func (m *meter) step(what string) {
 	most := peak(m.t)
 	m.t.Logf("%-16s %6.1f s, this process has at most %d MiB", what, time.Since(m.began).Seconds(), most>>20)
 	if m.idle > 0 && most > m.idle+largeMost {
-		m.t.Errorf("%s: %d MiB of memory, %d before the first turn (limit %d more)", what, most>>20, m.idle>>20, largeMost>>20)
+		m.t.Errorf("%s: %d MiB of memory, %d before the first turn (limit %d more)", what, most>>20,
+			m.idle>>20, largeMost>>20)
 	}
 }
 

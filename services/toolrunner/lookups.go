@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// origin is what the answers of a run's tools follow from beside the workspace's change and the call.
+// origin is what the answers of a run's tools follow from beside the
+// workspace's change and the call.
 type origin struct {
 	Version    int
 	Run        string
@@ -40,14 +41,18 @@ type lookups struct {
 	root func(context.Context) (string, error)
 }
 
-// memoryOf is what is known of a rollout's workspace before its last turn; nil where the run wants no answers again.
-func (s *Service) memoryOf(ctx context.Context, cfg runfile.RunConfig, set *tools.Set, task runfile.TaskSpec, r *events.Rollout, box *sandbox.Sandbox) (*lookups, *tools.Cache, error) {
+// memoryOf is what is known of a rollout's workspace before its last turn; nil where the
+// run wants no answers again.
+func (s *Service) memoryOf(ctx context.Context, cfg runfile.RunConfig, set *tools.Set, task runfile.TaskSpec,
+	r *events.Rollout, box *sandbox.Sandbox) (*lookups, *tools.Cache, error) {
 	if !cfg.Tools.Caches() {
 		return nil, nil, nil
 	}
 	m := &lookups{cache: s.cache, run: r.Run, origin: origin{
-		Version: tools.Version, Run: r.Run, Task: task.Digest, Snapshot: task.Snapshot.SHA256, Workdir: task.Workdir, Toolchains: task.Toolchains,
-		MemoryMB: task.MemoryMB, Pool: s.opts.Pool, Isolation: box.Isolation(), Filesystem: box.FSMode(), Redacted: cfg.Has(runfile.FeatureRedactSecrets), Network: cfg.Network.Allowed(),
+		Version: tools.Version, Run: r.Run, Task: task.Digest, Snapshot: task.Snapshot.SHA256, Workdir: task.Workdir,
+		Toolchains: task.Toolchains,
+		MemoryMB:   task.MemoryMB, Pool: s.opts.Pool, Isolation: box.Isolation(), Filesystem: box.FSMode(),
+		Redacted: cfg.Has(runfile.FeatureRedactSecrets), Network: cfg.Network.Allowed(),
 	}, root: func(ctx context.Context) (string, error) { return s.searcher.root(ctx, task) }}
 	known := &tools.Cache{Deterministic: task.Deterministic, Answer: m.answer}
 	known.Effect, known.Settled = earlier(r, set, task)
@@ -74,7 +79,8 @@ func called(asked []events.ToolCall) []tools.Call {
 	return calls
 }
 
-// effects is what the calls of a rollout's first turns may have done. It is kept beside the fold of the rollout, so that each call is looked at once.
+// effects is what the calls of a rollout's first turns may have done. It is kept beside the fold of
+// the rollout, so that each call is looked at once.
 type effects struct {
 	mu      sync.Mutex
 	turns   int
@@ -102,7 +108,8 @@ func earlier(r *events.Rollout, set *tools.Set, task runfile.TaskSpec) (effect t
 	return e.effect, e.settled
 }
 
-// links reports whether a workspace's change makes links, which may lead out of it; nil is no change.
+// links reports whether a workspace's change makes links, which may lead out
+// of it; nil is no change.
 func (c *cache) links(ctx context.Context, change *storage.Ref) (bool, error) {
 	if change == nil {
 		return false, nil
@@ -141,17 +148,20 @@ func (m *lookups) answer(ctx context.Context, key tools.Key) (tools.Result, bool
 		return tools.Result{}, false
 	}
 	a, ok := m.cache.get(ctx, m.run, key.Tool, name)
-	return tools.Result{Content: a.Content, ExitCode: a.ExitCode, DroppedBytes: a.DroppedBytes, Duration: time.Duration(float64(a.DurationMS * float64(time.Millisecond)))}, ok
+	return tools.Result{Content: a.Content, ExitCode: a.ExitCode, DroppedBytes: a.DroppedBytes,
+		Duration: time.Duration(float64(a.DurationMS * float64(time.Millisecond)))}, ok
 }
 
-// remember keeps the answers of calls that were run. Those in which secrets were found are not kept.
+// remember keeps the answers of calls that were run. Those in which secrets
+// were found are not kept.
 func (m *lookups) remember(ctx context.Context, ran []tools.Result, stated []events.ToolResult) {
 	for i, r := range ran {
 		if r.Key == nil || r.Content != stated[i].Content {
 			continue
 		}
 		if name, ok := m.name(ctx, *r.Key); ok {
-			m.cache.put(ctx, m.run, r.Key.Tool, name, answer{Content: r.Content, ExitCode: r.ExitCode, DroppedBytes: r.DroppedBytes, DurationMS: stated[i].DurationMS})
+			m.cache.put(ctx, m.run, r.Key.Tool, name, answer{Content: r.Content, ExitCode: r.ExitCode,
+				DroppedBytes: r.DroppedBytes, DurationMS: stated[i].DurationMS})
 		}
 	}
 }

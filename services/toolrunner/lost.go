@@ -15,9 +15,10 @@ import (
 	"github.com/rondo-rl/rondo/wording"
 )
 
-// A turn is lost when the agent's own doing left nothing that can be kept: a workspace that is too large, or a sandbox that did not survive. The
-// rollout goes on with the workspace of the turn before, and the model is told. So the log has every workspace that a rollout ever went on with, and no agent
-// ends its rollout without a reward by breaking its sandbox.
+// A turn is lost when the agent's own doing left nothing that can be kept: a workspace that is too
+// large, or a sandbox that did not survive. The rollout goes on with the workspace of the turn
+// before, and the model is told. So the log has every workspace that a rollout ever went on with,
+// and no agent ends its rollout without a reward by breaking its sandbox.
 
 // reason is what is said of a lost turn, by its class.
 func reason(class string, err error) string {
@@ -30,7 +31,8 @@ func reason(class string, err error) string {
 	case verifier.ClassMemory:
 		return "the sandbox ran out of memory: " + text
 	case fault.ClassWorkspace:
-		return fmt.Sprintf("the workspace cannot be stored (its change may have as many bytes as the sandbox's disk, at most %d GiB, and %d entries): %s", sandbox.MaxBytes>>30, sandbox.MaxFiles, text)
+		return fmt.Sprintf("the workspace cannot be stored (its change may have as many bytes as the sandbox's disk, at most %d GiB, and %d entries): %s",
+			sandbox.MaxBytes>>30, sandbox.MaxFiles, text)
 	}
 	return "the sandbox ended: " + text
 }
@@ -40,9 +42,11 @@ func notice(why string) string {
 	return "error: nothing that this turn did is kept. The workspace, the shell and its variables are as they were before the turn, and background processes are gone. The reason: " + why
 }
 
-// agents reports whether a turn failed by the agent's doing. A sandbox that ends without a reason is tried again first; when that was the last try, a sandbox
-// with the workspace before the turn shows whether the machine can run it. The error is of an outage, in which nobody can tell.
-func (s *Service) agents(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, err error) (bool, error) {
+// agents reports whether a turn failed by the agent's doing. A sandbox that ends without a reason
+// is tried again first; when that was the last try, a sandbox with the workspace before the turn
+// shows whether the machine can run it. The error is of an outage, in which nobody can tell.
+func (s *Service) agents(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout,
+	err error) (bool, error) {
 	if outage.KindOf(err) != "" {
 		return false, err
 	}
@@ -83,11 +87,13 @@ func (s *Service) tryWorkspace(ctx context.Context, task runfile.TaskSpec, r *ev
 func (s *Service) answerLost(r *events.Rollout, done events.ToolsCompleted, err error) events.ToolsCompleted {
 	last, now := r.LastTurn(), time.Now().UTC()
 	done.Turn, done.Runner = last.Turn, s.runner
-	if before := r.LastTools(); done.Isolation == "" && before != nil { // there was no sandbox: the workspace before the turn does not fit into one
+	// there was no sandbox: the workspace before the turn does not fit into one
+	if before := r.LastTools(); done.Isolation == "" && before != nil {
 		done.Isolation, done.Filesystem = before.Isolation, before.Filesystem
 	}
 	for _, call := range last.ToolCalls {
-		done.Results = append(done.Results, events.ToolResult{CallID: call.ID, Name: call.Name, Content: "error: its answer is lost", Error: true, StartedAt: now})
+		done.Results = append(done.Results, events.ToolResult{CallID: call.ID, Name: call.Name,
+			Content: "error: its answer is lost", Error: true, StartedAt: now})
 	}
 	lose(&done, r, fault.ClassOf(err), err)
 	return done

@@ -31,8 +31,9 @@ const (
 	trials         = 5 // rollouts of each task
 )
 
-// TestLargeTasksNeedSearch: the built-in policy, with nothing learnt, reads the faulty file of each task of the large pack when it may
-// search; when it may not, it never comes to these files, and solves none.
+// TestLargeTasksNeedSearch: the built-in policy, with nothing learnt, reads the faulty file
+// of each task of the large pack when it may search; when it may not, it never comes to
+// these files, and solves none.
 func TestLargeTasksNeedSearch(t *testing.T) {
 	sandboxtest.Require(t)
 	store, err := dir.Open(t.TempDir())
@@ -62,8 +63,9 @@ func TestLargeTasksNeedSearch(t *testing.T) {
 	}
 }
 
-// trial plays rollouts of a task in one sandbox. A rollout's edits are kept in memory and stand in the sandbox only while a call that they
-// matter to is made; what a call was answered once, it is answered again.
+// trial plays rollouts of a task in one sandbox. A rollout's edits are kept in memory and
+// stand in the sandbox only while a call that they matter to is made; what a call was answered
+// once, it is answered again.
 type trial struct {
 	task            *tasks.Task
 	snapshot, tests []byte
@@ -116,7 +118,8 @@ func (y *trial) original(t *testing.T, name string) string {
 
 var number = regexp.MustCompile(`\d{4}`)
 
-// unused are the numbered files that no list holds which test.sh names: it comes to files through lists alone.
+// unused are the numbered files that no list holds which test.sh names: it comes to
+// files through lists alone.
 func (y *trial) unused(t *testing.T) map[string]bool {
 	t.Helper()
 	test, listed, files := y.original(t, "test.sh"), map[string]bool{}, map[string]bool{}
@@ -157,7 +160,8 @@ func (y *trial) rollouts(t *testing.T, search bool, n int) (solved, saw int) {
 func (y *trial) play(t *testing.T, seed uint64, search bool) float64 {
 	t.Helper()
 	y.edited = map[string]string{}
-	p := policy.Prompt{Messages: []policy.Message{{Role: "user", Content: y.task.Instruction}}, Temperature: 1, Seed: seed}
+	p := policy.Prompt{Messages: []policy.Message{{Role: "user", Content: y.task.Instruction}},
+		Temperature: 1, Seed: seed}
 	for _, d := range toolsOf(t, search).Definitions() {
 		p.Tools = append(p.Tools, d.Name)
 	}
@@ -171,7 +175,8 @@ func (y *trial) play(t *testing.T, seed uint64, search bool) float64 {
 		}
 		p.Messages = append(p.Messages, policy.Message{Role: "assistant", Content: a.Content, ToolCalls: a.ToolCalls})
 		for _, call := range a.ToolCalls {
-			p.Messages = append(p.Messages, policy.Message{Role: "tool", ToolCallID: call.ID, Content: y.answer(t, call.Function, search)})
+			p.Messages = append(p.Messages, policy.Message{Role: "tool", ToolCallID: call.ID,
+				Content: y.answer(t, call.Function, search)})
 		}
 	}
 	return y.score(t)
@@ -221,7 +226,9 @@ func (y *trial) answer(t *testing.T, call policy.Function, search bool) string {
 		finder = y.search
 	}
 	y.materialise(t, func(name string) string { return y.edited[name] })
-	results, err := toolsOf(t, search).Run(t.Context(), tools.Work{Sandbox: y.sb, Search: finder, State: &toolset.State{}}, []tools.Call{{ID: "c", Name: call.Name, Arguments: call.Arguments}})
+	results, err := toolsOf(t, search).Run(t.Context(),
+		tools.Work{Sandbox: y.sb, Search: finder, State: &toolset.State{}},
+		[]tools.Call{{ID: "c", Name: call.Name, Arguments: call.Arguments}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,8 +273,8 @@ func (y *trial) materialise(t *testing.T, text func(name string) string) {
 	}
 }
 
-// score is what the task's verifier says in a fresh sandbox. It does not run where nothing is changed: TestOurTasksAreSound shows that
-// this scores 0.
+// score is what the task's verifier says in a fresh sandbox. It does not run where nothing is
+// changed: TestOurTasksAreSound shows that this scores 0.
 func (y *trial) score(t *testing.T) float64 {
 	t.Helper()
 	if len(y.edited) == 0 {
@@ -280,7 +287,8 @@ func (y *trial) score(t *testing.T) float64 {
 	}
 	y.materialise(t, func(name string) string { return y.original(t, name) })
 	outcome, err := verifier.Run(t.Context(), verifier.Spec{
-		Name: "trial", Workdir: y.task.Workdir, Snapshot: sandbox.Bytes(y.snapshot), Changes: sandbox.Bytes(changes), Tests: y.tests, Timeout: y.task.VerifierTimeout,
+		Name: "trial", Workdir: y.task.Workdir, Snapshot: sandbox.Bytes(y.snapshot), Changes: sandbox.Bytes(changes),
+		Tests: y.tests, Timeout: y.task.VerifierTimeout,
 	})
 	if err != nil {
 		t.Fatal(err)

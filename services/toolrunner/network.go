@@ -80,7 +80,8 @@ func (w *way) describe(spec *sandbox.Spec) {
 	if w.alone {
 		return
 	}
-	maps.Copy(spec.Env, egress.Env(sandbox.ProxyAddress, func(registry string) bool { return w.gateway.Registry(w.session, registry) }))
+	maps.Copy(spec.Env, egress.Env(sandbox.ProxyAddress,
+		func(registry string) bool { return w.gateway.Registry(w.session, registry) }))
 }
 
 // serve opens the way of a sandbox; nil, which can be closed, without one.
@@ -91,7 +92,8 @@ func (w *way) serve(sb *sandbox.Sandbox) *egress.Proxy {
 	return w.gateway.Serve(sb.ProxyListener(), w.session)
 }
 
-// fetched is what a rollout's programs asked of the network since the turn before, without secrets where the run wants that.
+// fetched is what a rollout's programs asked of the network since the turn before, without secrets
+// where the run wants that.
 func fetched(ctx context.Context, cfg runfile.RunConfig, proxy *egress.Proxy) (*netaccess.Use, error) {
 	if proxy == nil {
 		return nil, nil

@@ -20,13 +20,16 @@ import (
 	"github.com/rondo-rl/rondo/tasks"
 )
 
-// asks is a call that asks the sandbox's proxy and prints the status and the last line of what it answers.
+// asks is a call that asks the sandbox's proxy and prints the status and the last
+// line of what it answers.
 func asks(id, path string) events.ToolCall {
 	return shell(id, fmt.Sprintf(`exec 3<>/dev/tcp/127.0.0.1/888 && printf 'GET %s HTTP/1.0\r\n\r\n' >&3 && tr -d '\r' <&3 | sed -n '1p;$p'`, path))
 }
 
-// networked opens a run with a network, answers turns of one call each by a tool runner that lets it have some, and gives the rollout.
-func networked(t *testing.T, log *eventlog.Log, run string, task *netaccess.Network, opts egress.Options, paths ...string) []events.ToolsCompleted {
+// networked opens a run with a network, answers turns of one call each by a tool runner that lets
+// it have some, and gives the rollout.
+func networked(t *testing.T, log *eventlog.Log, run string, task *netaccess.Network, opts egress.Options,
+	paths ...string) []events.ToolsCompleted {
 	t.Helper()
 	open(t, log, run, func(cfg *runfile.RunConfig) {
 		cfg.Network = &netaccess.Network{Allow: []string{"go", "npm"}}
@@ -35,7 +38,8 @@ func networked(t *testing.T, log *eventlog.Log, run string, task *netaccess.Netw
 	env := servicetest.Env(t, log)
 	var done []events.ToolsCompleted
 	for n, path := range paths { // each by a new runner: the rollout moves on
-		s, err := newService(env, Options{Slots: 1, Pool: poolRoute, Machine: tasks.Machine{ToolchainCache: t.TempDir()}, Network: opts})
+		s, err := newService(env, Options{Slots: 1, Pool: poolRoute,
+			Machine: tasks.Machine{ToolchainCache: t.TempDir()}, Network: opts})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,8 +56,8 @@ func networked(t *testing.T, log *eventlog.Log, run string, task *netaccess.Netw
 	return done
 }
 
-// TestNetworkOfARollout fetches in one turn, and finds it as it was in the next, by another runner, when the mirror has changed. A replay finds the same
-// when the mirror is gone.
+// TestNetworkOfARollout fetches in one turn, and finds it as it was in the next, by another runner,
+// when the mirror has changed. A replay finds the same when the mirror is gone.
 func TestNetworkOfARollout(t *testing.T) {
 	sandboxtest.Require(t)
 	var asked atomic.Int64
@@ -70,12 +74,15 @@ func TestNetworkOfARollout(t *testing.T) {
 			t.Errorf("turn %d: %q", n, turn.Results[0].Content)
 		}
 		use := turn.Network
-		if use == nil || use.Requests != 1 || len(use.Fetches) != 1 || use.Fetches[0].URL != path || use.Fetches[0].Kept != (n == 1) || use.Fetches[0].SHA256 == "" || use.Received != 7 {
+		if use == nil || use.Requests != 1 || len(use.Fetches) != 1 || use.Fetches[0].URL != path ||
+			use.Fetches[0].Kept != (n == 1) || use.Fetches[0].SHA256 == "" || use.Received != 7 {
 			t.Errorf("turn %d lists %+v", n, use)
 		}
 	}
-	if refused := done[2]; !strings.Contains(refused.Results[0].Content, "this tool runner lets no run reach the registry npm") || refused.Network.Refused != 1 {
-		t.Errorf("what the operator does not allow answers %q, listed as %+v", refused.Results[0].Content, refused.Network)
+	if refused := done[2]; !strings.Contains(refused.Results[0].Content,
+		"this tool runner lets no run reach the registry npm") || refused.Network.Refused != 1 {
+		t.Errorf("what the operator does not allow answers %q, listed as %+v", refused.Results[0].Content,
+			refused.Network)
 	}
 	mirror.Close()
 	r, err := log.Rollout(t.Context(), "r", rollout)
@@ -88,7 +95,8 @@ func TestNetworkOfARollout(t *testing.T) {
 	}
 }
 
-// TestTaskWantsNoNetwork has a task that asks for none in a run that has one: nothing listens there.
+// TestTaskWantsNoNetwork has a task that asks for none in a run that has
+// one: nothing listens there.
 func TestTaskWantsNoNetwork(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)

@@ -79,8 +79,9 @@ func hostMemoryMB() int {
 	return 0
 }
 
-// routes are those that this runner serves in a run: for each different needs of its tasks that are met here, the pool's, its own, and
-// those of runners that are gone. Those without needs are served in any case.
+// routes are those that this runner serves in a run: for each different needs of its tasks
+// that are met here, the pool's, its own, and those of runners that are gone. Those without
+// needs are served in any case.
 func (s *Service) routes(ctx context.Context, env pipeline.Env, run string) []string {
 	met := map[string]bool{"": true}
 	routes := []string{runfile.PoolRoute(s.opts.Pool, runfile.Needs{}), runfile.RunnerRoute(s.runner, runfile.Needs{})}

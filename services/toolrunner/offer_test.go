@@ -20,7 +20,8 @@ func has(cpus, memoryMB int, labels ...string) *offer {
 	nothing := errors.New("not here")
 	return &offer{
 		cpus: cpus, memoryMB: memoryMB, labels: labels, told: map[string]bool{}, room: tasks.Machine{}.Room,
-		lacks: func(context.Context, string) error { return nothing }, engine: func(context.Context) error { return nothing },
+		lacks:  func(context.Context, string) error { return nothing },
+		engine: func(context.Context) error { return nothing },
 	}
 }
 
@@ -53,8 +54,8 @@ func TestOffer(t *testing.T) {
 	}
 }
 
-// TestTasksGoWhereTheirNeedsAreMet: of two runners only the one with the label works on a task that asks for it, in its first turn and
-// when the runner that had begun is gone.
+// TestTasksGoWhereTheirNeedsAreMet: of two runners only the one with the label works on a task that
+// asks for it, in its first turn and when the runner that had begun is gone.
 func TestTasksGoWhereTheirNeedsAreMet(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -62,7 +63,8 @@ func TestTasksGoWhereTheirNeedsAreMet(t *testing.T) {
 	open(t, log, "r", func(cfg *runfile.RunConfig) { cfg.Tasks[0].Labels = needs.Labels })
 	const gone = "0123456789ab"
 	orphan := runfile.RunnerRoute(gone, needs)
-	if _, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.ToolRunner)[0].For("r", orphan), orphan); err != nil {
+	if _, err := log.Streams.EnsureConsumer(t.Context(), topology.ConsumersOf(topology.ToolRunner)[0].For("r", orphan),
+		orphan); err != nil {
 		t.Fatal(err)
 	}
 	old := func(s *Service) { s.heartbeats.since = s.heartbeats.since.Add(-2 * goneAfter) }
@@ -74,9 +76,11 @@ func TestTasksGoWhereTheirNeedsAreMet(t *testing.T) {
 		}
 	}
 	labelled, _ := service(t, log, func(s *Service) { old(s); s.offer = has(1, 0, "gpu") })
-	want := []string{poolRoute, runfile.RunnerRoute(labelled.runner, runfile.Needs{}), runfile.PoolRoute(poolRoute, needs), runfile.RunnerRoute(labelled.runner, needs), orphan}
+	want := []string{poolRoute, runfile.RunnerRoute(labelled.runner, runfile.Needs{}),
+		runfile.PoolRoute(poolRoute, needs), runfile.RunnerRoute(labelled.runner, needs), orphan}
 	got := slices.DeleteFunc(labelled.routes(t.Context(), env, "r"), func(route string) bool {
-		return route == runfile.RunnerRoute(plain.runner, runfile.Needs{}) // orphaned until the other's first beat is heard
+		// orphaned until the other's first beat is heard
+		return route == runfile.RunnerRoute(plain.runner, runfile.Needs{})
 	})
 	if !slices.Equal(got, want) {
 		t.Fatalf("the runner with the label serves %v, want %v", got, want)

@@ -9,9 +9,10 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Open makes a sandbox with the workspace as a turn of a rollout left it, and with the toolchains and the environment of its task. Nothing
-// that is done there reaches the rollout.
-func Open(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, r *events.Rollout, turn int) (*sandbox.Sandbox, error) {
+// Open makes a sandbox with the workspace as a turn of a rollout left it, and with the toolchains
+// and the environment of its task. Nothing that is done there reaches the rollout.
+func Open(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, r *events.Rollout,
+	turn int) (*sandbox.Sandbox, error) {
 	workspace, err := r.WorkspaceAfter(turn)
 	if err != nil {
 		return nil, err

@@ -11,8 +11,9 @@ import (
 	"github.com/rondo-rl/rondo/storage/storagetest"
 )
 
-// TestOutageCostsNoTry: a store that is away for longer than all tries, when a sandbox is made and when a workspace is stored, costs none: the turn is
-// answered when the store is back. What has run is not run again where the outage is short.
+// TestOutageCostsNoTry: a store that is away for longer than all tries, when a sandbox is made and
+// when a workspace is stored, costs none: the turn is answered when the store is back. What has run
+// is not run again where the outage is short.
 func TestOutageCostsNoTry(t *testing.T) {
 	sandboxtest.Require(t)
 	plain := natstest.Log(t)
@@ -26,7 +27,8 @@ func TestOutageCostsNoTry(t *testing.T) {
 	outage := func() {
 		t.Helper()
 		before := store.Refused.Load()
-		natstest.Eventually(t, "the store has refused more calls than there are tries", func() bool { return store.Refused.Load() >= before+3 })
+		natstest.Eventually(t, "the store has refused more calls than there are tries",
+			func() bool { return store.Refused.Load() >= before+3 })
 		store.Down.Store(false)
 	}
 	store.Down.Store(true)

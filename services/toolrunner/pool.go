@@ -24,8 +24,8 @@ import (
 	"github.com/rondo-rl/rondo/tasks"
 )
 
-// idleAfter is when a sandbox that no turn asked for is given back; the rollout's next turn gets a new one,
-// restored from the log.
+// idleAfter is when a sandbox that no turn asked for is given back; the rollout's next turn gets a
+// new one, restored from the log.
 const idleAfter = time.Minute
 
 // DefaultCapacity is how many sandboxes a runner holds between turns.
@@ -94,15 +94,18 @@ type pool struct {
 }
 
 func newPool(log eventlog.Reader, logger *slog.Logger, opts Options, gateway *egress.Gateway) *pool {
-	h := &pool{store: log.Store(), opts: opts, gateway: gateway, boxes: map[string]*leased{}, agents: map[string]chan struct{}{}}
+	h := &pool{store: log.Store(), opts: opts, gateway: gateway, boxes: map[string]*leased{},
+		agents: map[string]chan struct{}{}}
 	h.endings = newEndings(log, logger, h.release)
 	return h
 }
 
-// take returns the rollout's sandbox with its workspace as the log has it: the held one when that is up to date,
-// else a new one. The held one is not when another runner went on with the rollout in the meantime, or did the
-// same turn with another result and was faster, or when a step of the task has brought files into the workspace.
-func (h *pool) take(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (*leased, error) {
+// take returns the rollout's sandbox with its workspace as the log has it: the held one when that
+// is up to date, else a new one. The held one is not when another runner went on with the rollout
+// in the meantime, or did the same turn with another result and was faster, or when a step of the
+// task has brought files into the workspace.
+func (h *pool) take(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout) (*leased, error) {
 	key, before := r.Run+"/"+r.ID, stateOf(r)
 	if b := h.pop(key); b != nil {
 		if b.left == before {
@@ -113,8 +116,10 @@ func (h *pool) take(ctx context.Context, cfg runfile.RunConfig, task runfile.Tas
 	return h.make(ctx, cfg, task, r, nil, nil)
 }
 
-// make makes a sandbox of a rollout with its workspace as the log has it, for an agent with a way to its model and its own files.
-func (h *pool) make(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, model Model, files []sandbox.Mount) (*leased, error) {
+// make makes a sandbox of a rollout with its workspace as the log has it, for an agent with a way
+// to its model and its own files.
+func (h *pool) make(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout, model Model,
+	files []sandbox.Mount) (*leased, error) {
 	key, before, way := r.Run+"/"+r.ID, stateOf(r), wayOut(h.gateway, cfg, task, r)
 	if model != nil {
 		way = way.toModel(h.gateway, model, r.Run)
@@ -129,12 +134,13 @@ func (h *pool) make(ctx context.Context, cfg runfile.RunConfig, task runfile.Tas
 	proxy := way.serve(sb)
 	unwatch := h.endings.watch(r.Run, r.Tail)
 	servers := h.opts.sessions(sb, r.Run)
-	return &leased{Sandbox: sb, parts: index, servers: servers, proxy: proxy, key: key, left: before, end: h.opened(func() {
-		unwatch()
-		servers.Close()
-		proxy.Close()
-		sb.Close()
-	})}, nil
+	return &leased{Sandbox: sb, parts: index, servers: servers, proxy: proxy, key: key,
+		left: before, end: h.opened(func() {
+			unwatch()
+			servers.Close()
+			proxy.Close()
+			sb.Close()
+		})}, nil
 }
 
 // opened counts a sandbox until it is ended.
@@ -146,14 +152,17 @@ func (h *pool) opened(end func()) (counted func()) {
 	})
 }
 
-// restore makes a rollout's sandbox from the task's snapshot and the workspace's change, nil for none, with a way to the network, nil for none.
-func restore(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, rollout string, workspace *storage.Ref, way *way) (*sandbox.Sandbox, error) {
+// restore makes a rollout's sandbox from the task's snapshot and the workspace's change, nil for
+// none, with a way to the network, nil for none.
+func restore(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, rollout string,
+	workspace *storage.Ref, way *way) (*sandbox.Sandbox, error) {
 	sb, _, err := restoreParts(ctx, store, opts, task, rollout, workspace, way)
 	return sb, err
 }
 
 // restoreParts also gives the index of the change's parts, nil where it is one object.
-func restoreParts(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, rollout string, workspace *storage.Ref, way *way,
+func restoreParts(ctx context.Context, store storage.Store, opts Options, task runfile.TaskSpec, rollout string,
+	workspace *storage.Ref, way *way,
 	files ...sandbox.Mount) (*sandbox.Sandbox, *parts.Index, error) {
 	boxes, err := tasks.SandboxesOf(ctx, task, opts.Machine, store)
 	if err != nil {
@@ -162,13 +171,14 @@ func restoreParts(ctx context.Context, store storage.Store, opts Options, task r
 	spec := boxes.Agent(rollout)
 	spec.Mounts = append(slices.Clip(spec.Mounts), files...)
 	way.describe(&spec)
-	spec.Snapshot, err = opts.Snapshots.Use(ctx, task.Snapshot.SHA256, func(ctx context.Context) (io.ReadCloser, error) {
-		from, err := storage.ReadBlob(ctx, store, task.Snapshot)
-		if err != nil {
-			err = fmt.Errorf("snapshot of task %s: %w", task.Name, err)
-		}
-		return from, err
-	})
+	spec.Snapshot, err = opts.Snapshots.Use(ctx, task.Snapshot.SHA256,
+		func(ctx context.Context) (io.ReadCloser, error) {
+			from, err := storage.ReadBlob(ctx, store, task.Snapshot)
+			if err != nil {
+				err = fmt.Errorf("snapshot of task %s: %w", task.Name, err)
+			}
+			return from, err
+		})
 	if err != nil {
 		return nil, nil, fmt.Errorf("sandbox of %s: %w", rollout, err)
 	}
@@ -221,7 +231,8 @@ func (h *pool) longestIdle(fits func(*leased) bool) (found *leased) {
 	return found
 }
 
-// giveUpIdle ends the longest idle box that has a disk of its own, so that its room is free, and reports whether there was one.
+// giveUpIdle ends the longest idle box that has a disk of its own, so that its room is free, and
+// reports whether there was one.
 func (h *pool) giveUpIdle() bool {
 	h.mu.Lock()
 	b := h.longestIdle((*leased).OnDisk)
@@ -252,7 +263,8 @@ func (h *pool) release(run, rollout string) {
 	h.ranOut(run, rollout)
 }
 
-// running notes that a rollout's agent runs here, until done is called; nil where one runs already. The channel is closed when the rollout is over.
+// running notes that a rollout's agent runs here, until done is called; nil where one runs already.
+// The channel is closed when the rollout is over.
 func (h *pool) running(run, rollout string) (over <-chan struct{}, done func()) {
 	key := run + "/" + rollout
 	h.mu.Lock()

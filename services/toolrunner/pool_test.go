@@ -16,8 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// TestSandboxesEndWithTheirRollouts: a rollout that is over keeps no sandbox, though its last turn is nothing that
-// a tool runner is asked for.
+// TestSandboxesEndWithTheirRollouts: a rollout that is over keeps no sandbox, though its last turn
+// is nothing that a tool runner is asked for.
 func TestSandboxesEndWithTheirRollouts(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -29,14 +29,17 @@ func TestSandboxesEndWithTheirRollouts(t *testing.T) {
 		answers(t, log, run, 0)
 	}
 	natstest.Eventually(t, "both sandboxes are held", func() bool { return s.held.count() == 2 })
-	servicetest.Append(t, log, servicetest.Event(t, "finished", events.RolloutFinishedType, rollout, "0", events.RolloutFinished{}))
+	servicetest.Append(t, log, servicetest.Event(t, "finished", events.RolloutFinishedType, rollout,
+		"0", events.RolloutFinished{}))
 	natstest.Eventually(t, "the finished rollout's sandbox is gone", func() bool { return s.held.count() == 1 })
-	servicetest.Append(t, log, servicetest.Event(t, "failed", events.RolloutFailedType, rollout, "0", events.RolloutFailed{Stage: events.StageSampler, Class: events.ClassDeadline}))
+	servicetest.Append(t, log, servicetest.Event(t, "failed", events.RolloutFailedType, rollout,
+		"0", events.RolloutFailed{Stage: events.StageSampler, Class: events.ClassDeadline}))
 	natstest.Eventually(t, "the failed rollout's sandbox is gone", func() bool { return s.held.count() == 0 })
 	natstest.Eventually(t, "no run is watched", func() bool { return s.held.endings.count() == 0 })
 }
 
-// TestMemoryDoesNotGrow has 200 rollouts come and go, of which some end before their box is put back.
+// TestMemoryDoesNotGrow has 200 rollouts come and go, of which some end
+// before their box is put back.
 func TestMemoryDoesNotGrow(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
@@ -96,11 +99,13 @@ func TestTheLongestIdleMakesRoom(t *testing.T) {
 	}
 }
 
-// TestStateOf: the files of a step make another workspace of what the turn before has left, until the step's first answer.
+// TestStateOf: the files of a step make another workspace of what the turn before has left, until
+// the step's first answer.
 func TestStateOf(t *testing.T) {
 	ref, laid := &storage.Ref{SHA256: "abc"}, &storage.Ref{SHA256: "laid"}
 	r := &events.Rollout{Turns: []events.TurnSampled{{Turn: 0}, {Turn: 1}, {Turn: 2}}}
-	with := &events.Rollout{Turns: r.Turns, Steps: []events.EndedStep{{StepFinished: events.StepFinished{Turns: 2}, Verdict: &events.StepScored{Workspace: laid}}}}
+	with := &events.Rollout{Turns: r.Turns, Steps: []events.EndedStep{{StepFinished: events.StepFinished{Turns: 2},
+		Verdict: &events.StepScored{Workspace: laid}}}}
 	for _, c := range []struct {
 		r     *events.Rollout
 		tools events.ToolAnswers
@@ -124,7 +129,8 @@ func TestStateOf(t *testing.T) {
 	}
 }
 
-// TestSandboxesAreCounted: those in use and those that are kept; one that is never given back stays in use, which the alert on leaks looks at.
+// TestSandboxesAreCounted: those in use and those that are kept; one that is never given back stays
+// in use, which the alert on leaks looks at.
 func TestSandboxesAreCounted(t *testing.T) {
 	h := newPool(natstest.Log(t).Reader, slog.New(slog.DiscardHandler), Options{}, nil)
 	registry := prometheus.NewRegistry()

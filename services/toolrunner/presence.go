@@ -33,7 +33,8 @@ func (w *work) begin(key string) (end func()) {
 // report is what the runner says of itself.
 func (s *Service) report(instance string) presence.Report {
 	r := &presence.Runner{
-		Slots: s.opts.Slots, Capacity: cmp.Or(s.opts.Capacity, DefaultCapacity), CPUs: s.offer.cpus, MemoryMB: s.offer.memoryMB, Labels: s.offer.labels,
+		Slots: s.opts.Slots, Capacity: cmp.Or(s.opts.Capacity, DefaultCapacity), CPUs: s.offer.cpus,
+		MemoryMB: s.offer.memoryMB, Labels: s.offer.labels,
 		Sandboxes: []presence.Sandbox{},
 	}
 	add := func(key string, working bool, since time.Time) {

@@ -16,10 +16,12 @@ import (
 // redactWithin bounds the search of one turn.
 const redactWithin = time.Minute
 
-// redactResults takes the secrets out of what the calls of a turn answered, and returns how many by rule, nil for none. What is left of a
-// text follows from the text alone, except that texts that cannot be searched in time are withheld as a whole. A variable of the shell
-// that holds a secret is not kept beyond the turn.
-func redactResults(ctx context.Context, results []events.ToolResult, state *toolset.State, within time.Duration) (map[string]int, error) {
+// redactResults takes the secrets out of what the calls of a turn answered, and returns how many by
+// rule, nil for none. What is left of a text follows from the text alone, except that texts that
+// cannot be searched in time are withheld as a whole. A variable of the shell that holds a secret
+// is not kept beyond the turn.
+func redactResults(ctx context.Context, results []events.ToolResult, state *toolset.State,
+	within time.Duration) (map[string]int, error) {
 	searching, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	counts := map[string]int{}

@@ -23,25 +23,34 @@ import (
 // Repeated is what running a rollout's tools again has shown.
 type Repeated struct {
 	Turns, Calls int
-	// Outside are the calls of servers outside of the sandbox, which are not made again: what they answered is taken as recorded.
+	// Outside are the calls of servers outside of the sandbox, which are not made again: what they
+	// answered is taken as recorded.
 	Outside int
-	// Agent are the turns of an agent's own program: it ran what they called, so that nothing of them is run again.
+	// Agent are the turns of an agent's own program: it ran what they called, so that
+	// nothing of them is run again.
 	Agent int
-	// Changed are the parts of results and workspaces that are not as recorded; none says that all came out the same.
+	// Changed are the parts of results and workspaces that are not as recorded; none says
+	// that all came out the same.
 	Changed []pipeline.Changed
 }
 
-// Rerun runs the tool calls of a recorded rollout again, turn by turn in a sandbox of its own, and compares what they answer and what
-// they leave in the workspace with the record. It states nothing and stores nothing.
+// Rerun runs the tool calls of a recorded rollout again, turn by turn in a sandbox of its own, and
+// compares what they answer and what they leave in the workspace with the record. It states
+// nothing and stores nothing.
 //
-// The sandbox goes on from turn to turn, as a tool runner's does. Where a turn comes out differently, it is tried once more in a new
-// sandbox with the recorded workspace, as the recorded runner may have had to do, and the one with fewer differences counts. After a
-// workspace that differs the next turn begins with the recorded one, so that one difference does not hide, or cause, others.
+// The sandbox goes on from turn to turn, as a tool runner's does. Where a turn comes out
+// differently, it is tried once more in a new sandbox with the recorded workspace, as the
+// recorded runner may have had to do, and the one with fewer differences counts. After a
+// workspace that differs the next turn begins with the recorded one, so that one difference does
+// not hide, or cause, others.
 //
-// Calls of servers outside of the sandbox are not made again: the world there is another one by now. Servers inside are started anew.
+// Calls of servers outside of the sandbox are not made again: the world there is another one by
+// now. Servers inside are started anew.
 //
-// Times, durations, the runner and the kind of sandbox are not compared. An error is of the infrastructure.
-func Rerun(ctx context.Context, store storage.Store, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (Repeated, error) {
+// Times, durations, the runner and the kind of sandbox are not compared. An error
+// is of the infrastructure.
+func Rerun(ctx context.Context, store storage.Store, opts Options, cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout) (Repeated, error) {
 	var found Repeated
 	if cfg.Agent != nil {
 		found.Agent = len(r.Turns)
@@ -64,7 +73,8 @@ func Rerun(ctx context.Context, store storage.Store, opts Options, cfg runfile.R
 	if err != nil {
 		return found, err
 	}
-	a := &rerun{way: wayOut(gateway, cfg, task, r).replayed(r), store: store, opts: opts, cfg: cfg, set: set, task: task, run: r.Run, rollout: r.ID, searcher: searcher}
+	a := &rerun{way: wayOut(gateway, cfg, task, r).replayed(r), store: store, opts: opts, cfg: cfg, set: set,
+		task: task, run: r.Run, rollout: r.ID, searcher: searcher}
 	defer a.end()
 	if r.Copied > 0 { // these turns ran elsewhere, as their origin's
 		if a.before, err = r.WorkspaceAfter(r.Copied - 1); err != nil {
@@ -138,8 +148,10 @@ type attempt struct {
 	lost    bool // by the agent's doing nothing of the turn can be kept
 }
 
-// turn runs one turn, and leaves behind a sandbox for the next where its workspace is the recorded one.
-func (a *rerun) turn(ctx context.Context, turn events.TurnSampled, recorded events.ToolsCompleted) ([]pipeline.Changed, error) {
+// turn runs one turn, and leaves behind a sandbox for the next where its
+// workspace is the recorded one.
+func (a *rerun) turn(ctx context.Context, turn events.TurnSampled,
+	recorded events.ToolsCompleted) ([]pipeline.Changed, error) {
 	continued := a.box != nil
 	best, err := a.try(ctx, a.box, turn, recorded)
 	a.box = best.box
@@ -164,7 +176,8 @@ func (a *rerun) turn(ctx context.Context, turn events.TurnSampled, recorded even
 }
 
 // try runs one turn in a sandbox, nil for a new one, and reports what differs.
-func (a *rerun) try(ctx context.Context, box *repeating, turn events.TurnSampled, recorded events.ToolsCompleted) (t attempt, err error) {
+func (a *rerun) try(ctx context.Context, box *repeating, turn events.TurnSampled,
+	recorded events.ToolsCompleted) (t attempt, err error) {
 	t.box = box
 	if box == nil {
 		sb, err := restore(ctx, a.store, a.opts, a.task, a.rollout, a.before, a.way)
@@ -174,7 +187,8 @@ func (a *rerun) try(ctx context.Context, box *repeating, turn events.TurnSampled
 		t.box = &repeating{sb, a.opts.sessions(sb, a.run), a.way.serve(sb)}
 	}
 	state := a.state
-	ran, err := a.set.Run(ctx, tools.Work{Sandbox: t.box.Sandbox, Search: a.searcher.offered(a.cfg, a.task), Servers: t.box.servers.Call, State: &state}, a.repeatedCalls(turn))
+	ran, err := a.set.Run(ctx, tools.Work{Sandbox: t.box.Sandbox, Search: a.searcher.offered(a.cfg, a.task),
+		Servers: t.box.servers.Call, State: &state}, a.repeatedCalls(turn))
 	if err != nil {
 		return t, a.lose(&t, turn, recorded, fault.Ended(err))
 	}
@@ -187,7 +201,8 @@ func (a *rerun) try(ctx context.Context, box *repeating, turn events.TurnSampled
 		return t, a.lose(&t, turn, recorded, err)
 	}
 	t.same = len(workspace) == 0
-	inside := slices.DeleteFunc(slices.Clone(recorded.Results), func(r events.ToolResult) bool { return a.set.IsRemote(tools.Call{Name: r.Name}) })
+	inside := slices.DeleteFunc(slices.Clone(recorded.Results),
+		func(r events.ToolResult) bool { return a.set.IsRemote(tools.Call{Name: r.Name}) })
 	t.changed = append(compareResults(inside, results), workspace...)
 	t.changed = append(t.changed, compareState(recorded.State, state.OrNil())...)
 	for _, missing := range t.box.proxy.Missing() {
@@ -199,8 +214,9 @@ func (a *rerun) try(ctx context.Context, box *repeating, turn events.TurnSampled
 	return t, err
 }
 
-// lose compares a turn of which nothing can be kept now, or could be kept then, with the recorded one: whether that is so, and no more, as what the calls
-// answer may depend on when the sandbox ended. Of another error it says nothing.
+// lose compares a turn of which nothing can be kept now, or could be kept then, with the recorded
+// one: whether that is so, and no more, as what the calls answer may depend on when the sandbox
+// ended. Of another error it says nothing.
 func (a *rerun) lose(t *attempt, turn events.TurnSampled, recorded events.ToolsCompleted, err error) error {
 	t.lost = err != nil && fault.ClassOf(err) != ""
 	if err != nil && !t.lost {
@@ -234,7 +250,8 @@ func compareResults(recorded, now []events.ToolResult) (changed []pipeline.Chang
 			field         string
 			recorded, now any
 		}{
-			{"call_id", want.CallID, got.CallID}, {"name", want.Name, got.Name}, {"exit_code", code(want), code(got)}, {"error", want.Error, got.Error},
+			{"call_id", want.CallID, got.CallID}, {"name", want.Name, got.Name}, {"exit_code", code(want), code(got)},
+			{"error", want.Error, got.Error},
 			{"content", want.Content, got.Content}, {"dropped_bytes", want.DroppedBytes, got.DroppedBytes},
 		} {
 			if f.recorded != f.now {
@@ -270,9 +287,10 @@ func code(r events.ToolResult) string {
 // maxPaths bounds the paths of one workspace that are listed.
 const maxPaths = 20
 
-// compareWorkspace compares what the sandbox holds now with a recorded change, path by path: the digest of the same change may be another
-// one where another version packed it.
-func (a *rerun) compareWorkspace(ctx context.Context, box *sandbox.Sandbox, recorded *storage.Ref) ([]pipeline.Changed, error) {
+// compareWorkspace compares what the sandbox holds now with a recorded change, path by path: the
+// digest of the same change may be another one where another version packed it.
+func (a *rerun) compareWorkspace(ctx context.Context, box *sandbox.Sandbox,
+	recorded *storage.Ref) ([]pipeline.Changed, error) {
 	got, err := contentsNow(ctx, box)
 	if err != nil {
 		return nil, fault.Mark(err)
@@ -294,7 +312,8 @@ func comparePaths(want, got map[string]string) (changed []pipeline.Changed) {
 		case len(changed) == maxPaths:
 			more++
 		default:
-			changed = append(changed, pipeline.NewChanged("workspace/"+path, inWorkspace(want[path]), inWorkspace(got[path])))
+			changed = append(changed, pipeline.NewChanged("workspace/"+path, inWorkspace(want[path]),
+				inWorkspace(got[path])))
 		}
 	}
 	if more > 0 {

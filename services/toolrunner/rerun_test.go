@@ -48,7 +48,8 @@ func repeat(t *testing.T, log *eventlog.Log, r events.Rollout) Repeated {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := Rerun(t.Context(), log.Store(), Options{Machine: tasks.Machine{ToolchainCache: t.TempDir()}}, cfg, task, &r)
+	found, err := Rerun(t.Context(), log.Store(), Options{Machine: tasks.Machine{ToolchainCache: t.TempDir()}}, cfg,
+		task, &r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,8 @@ func places(changed []pipeline.Changed) (list []string) {
 	return list
 }
 
-// TestAgain: what follows from workspace and calls comes out the same, also what a turn finds outside of the workspace.
+// TestAgain: what follows from workspace and calls comes out the same, also what a turn finds
+// outside of the workspace.
 func TestAgain(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -78,7 +80,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestAgainFindsWhatIsNotTheSame by chance or by the clock, each in its place, and nothing in the turns behind it.
+// TestAgainFindsWhatIsNotTheSame by chance or by the clock, each in its place, and
+// nothing in the turns behind it.
 func TestAgainFindsWhatIsNotTheSame(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -112,7 +115,8 @@ func TestAgainAfterAnotherRunnerTookOver(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
 	open(t, log, "r", nil)
-	for n, command := range []string{"echo two >> a.txt; echo lost > /tmp/state; cat /tmp/state", "cat a.txt; ls /tmp"} {
+	for n, command := range []string{"echo two >> a.txt; echo lost > /tmp/state; cat /tmp/state",
+		"cat a.txt; ls /tmp"} {
 		turn(t, log, "r", n, poolRoute, shell(fmt.Sprint("c", n), command))
 		_, stop := service(t, log, nil)
 		answers(t, log, "r", n)
@@ -165,8 +169,10 @@ func TestAgainFindsWhatWasPlanted(t *testing.T) {
 		planted := original.Tools.Answer(0)
 		planted.Workspace = w
 		r.Tools = original.Tools.Add(planted)
-		// The next turn begins with the recorded workspace, which was planted: it reads other lines and leaves another workspace.
-		if got := places(repeat(t, log, r).Changed); !slices.Contains(got, "0  workspace/a.txt") || !slices.Contains(got, "1 c1-0 content") {
+		// The next turn begins with the recorded workspace, which was planted: it reads other lines
+		// and leaves another workspace.
+		if got := places(repeat(t, log, r).Changed); !slices.Contains(got, "0  workspace/a.txt") ||
+			!slices.Contains(got, "1 c1-0 content") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -184,12 +190,15 @@ func copied(t *testing.T, c events.ToolsCompleted) (out events.ToolsCompleted) {
 	return out
 }
 
-// TestAgainOfLostTurns: a turn that could not be kept is none again, the turns behind it are as recorded, and one that could be kept now is named.
+// TestAgainOfLostTurns: a turn that could not be kept is none again, the turns behind it are as
+// recorded, and one that could be kept now is named.
 func TestAgainOfLostTurns(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
-	r := recorded(t, log, "r", []string{"echo two > a.txt"}, []string{"echo three > a.txt; truncate -s 200M x y"}, []string{"cat a.txt"})
-	if first, second := r.Tools.Answer(0), r.Tools.Answer(1); second.Lost == "" || first.Lost != "" || *second.Workspace != *first.Workspace {
+	r := recorded(t, log, "r", []string{"echo two > a.txt"},
+		[]string{"echo three > a.txt; truncate -s 200M x y"}, []string{"cat a.txt"})
+	if first, second := r.Tools.Answer(0), r.Tools.Answer(1); second.Lost == "" || first.Lost != "" ||
+		*second.Workspace != *first.Workspace {
 		t.Fatalf("recorded %+v", r.Tools)
 	}
 	if found := repeat(t, log, r); len(found.Changed) > 0 || found.Turns != 3 {
@@ -202,7 +211,8 @@ func TestAgainOfLostTurns(t *testing.T) {
 	}
 }
 
-// TestAgentsAreNotRunAgain: what an agent's own program called is counted and not run, and not taken for nothing.
+// TestAgentsAreNotRunAgain: what an agent's own program called is counted and not run,
+// and not taken for nothing.
 func TestAgentsAreNotRunAgain(t *testing.T) {
 	r := events.Rollout{Turns: []events.TurnSampled{{}, {Turn: 1}}}
 	found, err := Rerun(t.Context(), nil, Options{}, runfile.RunConfig{Agent: &runfile.Agent{}}, runfile.TaskSpec{}, &r)

@@ -27,8 +27,8 @@ const (
 	foundParts = 8
 )
 
-// searcher answers codebase_search. A snapshot has one index, which all rollouts of it share, whichever runner makes it first; what a
-// rollout has changed is searched beside it.
+// searcher answers codebase_search. A snapshot has one index, which all rollouts of it share,
+// whichever runner makes it first; what a rollout has changed is searched beside it.
 type searcher struct {
 	store    storage.Store
 	embedder embed.Embedder
@@ -38,7 +38,8 @@ type searcher struct {
 	storeless bool
 }
 
-// indexed is the index of a snapshot, made or found when it is first asked. The snapshot itself may be large, and is not kept.
+// indexed is the index of a snapshot, made or found when it is first asked. The snapshot itself may
+// be large, and is not kept.
 type indexed struct {
 	mu       sync.Mutex
 	index    update.Index
@@ -81,7 +82,8 @@ func (s *searcher) search(task runfile.TaskSpec) tools.Search {
 		}
 		found := tools.Findings{Waited: waited}
 		for _, h := range hits {
-			found.Parts = append(found.Parts, tools.Part{Path: h.Path, FirstLine: h.FirstLine, LastLine: h.LastLine, Symbols: h.Symbol})
+			found.Parts = append(found.Parts, tools.Part{Path: h.Path, FirstLine: h.FirstLine,
+				LastLine: h.LastLine, Symbols: h.Symbol})
 		}
 		return found, nil
 	}
@@ -99,7 +101,8 @@ func (s *searcher) root(ctx context.Context, task runfile.TaskSpec) (string, err
 // open finds the index of a snapshot, or makes it.
 func (s *searcher) open(ctx context.Context, snapshot storage.Ref) (*indexed, error) {
 	fresh := &indexed{snapshot: snapshot, index: update.Index{
-		Store: s.store, Keys: seal.New(seal.ForSnapshot(snapshot.SHA256)), Repo: "snapshot", Embedder: s.embedder, Cache: s.cache,
+		Store: s.store, Keys: seal.New(seal.ForSnapshot(snapshot.SHA256)), Repo: "snapshot",
+		Embedder: s.embedder, Cache: s.cache,
 	}}
 	x, found, _ := s.held.PeekOrAdd(snapshot.SHA256, fresh)
 	if !found {
@@ -146,5 +149,6 @@ func (x *indexed) now(ctx context.Context, sb *sandbox.Sandbox) (*segment.Base, 
 
 // files are those of the snapshot with changes over it.
 func (x *indexed) files(ctx context.Context, changes []byte) (fs.FS, error) {
-	return sandbox.Tree(merkle.DefaultLimits().FileBytes, changeOf(ctx, x.index.Store, nil, &x.snapshot), sandbox.Bytes(changes))
+	return sandbox.Tree(merkle.DefaultLimits().FileBytes,
+		changeOf(ctx, x.index.Store, nil, &x.snapshot), sandbox.Bytes(changes))
 }

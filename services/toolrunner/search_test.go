@@ -16,8 +16,8 @@ func searchFor(id, query string) events.ToolCall {
 	return events.ToolCall{ID: id, Name: "codebase_search", Arguments: fmt.Sprintf(`{"query":%q}`, query)}
 }
 
-// TestCodebaseSearch finds what the snapshot has, and, at once, what the rollout made of it; another runner comes to the same, from the
-// index that the first one left in the store.
+// TestCodebaseSearch finds what the snapshot has, and, at once, what the rollout made of it;
+// another runner comes to the same, from the index that the first one left in the store.
 func TestCodebaseSearch(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -35,11 +35,14 @@ func TestCodebaseSearch(t *testing.T) {
 	if !strings.HasPrefix(before.Content, "session.go:1-6 removeExpired\n1|package shop\n") || before.Error {
 		t.Errorf("before anything is changed: %+v", before)
 	}
-	turn(t, log, "r", 1, poolRoute, shell("c1", `mv session.go sweep.go; printf 'package shop\n\n// discount lowers what a basket costs for loyal customers.\nfunc discount() {}\n' > loyal.go`))
+	turn(t, log, "r", 1, poolRoute,
+		shell("c1", `mv session.go sweep.go; printf 'package shop\n\n// discount lowers what a basket costs for loyal customers.\nfunc discount() {}\n' > loyal.go`))
 	answers(t, log, "r", 1)
-	turn(t, log, "r", 2, poolRoute, searchFor("c2", question), searchFor("c3", "what do loyal customers pay for a basket?"))
+	turn(t, log, "r", 2, poolRoute, searchFor("c2", question),
+		searchFor("c3", "what do loyal customers pay for a basket?"))
 	after := answers(t, log, "r", 2).Results
-	if !strings.HasPrefix(after[0].Content, "sweep.go:1-6 ") || strings.Contains(after[0].Content, "session.go") || !strings.HasPrefix(after[1].Content, "loyal.go:1-4 ") {
+	if !strings.HasPrefix(after[0].Content, "sweep.go:1-6 ") || strings.Contains(after[0].Content, "session.go") ||
+		!strings.HasPrefix(after[1].Content, "loyal.go:1-4 ") {
 		t.Errorf("after the changes: %+v", after)
 	}
 	stop()

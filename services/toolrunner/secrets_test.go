@@ -23,7 +23,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// reader is a model that reads a file with two tools, and then ends; its tokens are the bytes of what it is asked.
+// reader is a model that reads a file with two tools, and then ends; its tokens are the
+// bytes of what it is asked.
 func reader(t *testing.T, file string) *httptest.Server {
 	t.Helper()
 	var calls atomic.Int64
@@ -44,11 +45,14 @@ func reader(t *testing.T, file string) *httptest.Server {
 		if calls.Add(1) == 1 {
 			finish = "tool_calls"
 			message["tool_calls"] = []object{
-				call("c0", "run_terminal_cmd", fmt.Sprintf(`{"command":"cat %s; echo done","is_background":false}`, file)), call("c1", "read_file", fmt.Sprintf(`{"target_file":%q}`, file)),
+				call("c0", "run_terminal_cmd", fmt.Sprintf(`{"command":"cat %s; echo done","is_background":false}`,
+					file)), call("c1", "read_file", fmt.Sprintf(`{"target_file":%q}`, file)),
 			}
 		}
-		choice := object{"index": 0, "finish_reason": finish, "message": message, "token_ids": []int{1, 2}, "logprobs": object{"content": []object{{"logprob": -1}, {"logprob": -1}}}}
-		if err := json.NewEncoder(w).Encode(object{"prompt_token_ids": prompt, "choices": []object{choice}}); err != nil {
+		choice := object{"index": 0, "finish_reason": finish, "message": message, "token_ids": []int{1, 2},
+			"logprobs": object{"content": []object{{"logprob": -1}, {"logprob": -1}}}}
+		if err := json.NewEncoder(w).Encode(object{"prompt_token_ids": prompt,
+			"choices": []object{choice}}); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -56,7 +60,8 @@ func reader(t *testing.T, file string) *httptest.Server {
 	return server
 }
 
-// kept says where a run keeps a text: in events, in objects of the store beside the snapshot, and in the trajectory.
+// kept says where a run keeps a text: in events, in objects of the store beside the
+// snapshot, and in the trajectory.
 func kept(t *testing.T, log *eventlog.Log, run, text string) (found []string) {
 	t.Helper()
 	for e, err := range log.All(t.Context(), run, 1) {
@@ -124,8 +129,8 @@ func count(t *testing.T, c prometheus.Collector) (sum float64) {
 	return sum
 }
 
-// TestSecretsStayOut of the log, the store, the model's prompt and the trajectory of a run that wants it; a run that does not has them
-// in each of these.
+// TestSecretsStayOut of the log, the store, the model's prompt and the trajectory of a run that
+// wants it; a run that does not has them in each of these.
 func TestSecretsStayOut(t *testing.T) {
 	sandboxtest.Require(t)
 	for run, features := range map[string][]string{"open": nil, "closed": {runfile.FeatureRedactSecrets}} {
@@ -133,12 +138,16 @@ func TestSecretsStayOut(t *testing.T) {
 		open(t, log, run, func(c *runfile.RunConfig) {
 			c.Features = features
 			c.Endpoint = reader(t, "credentials").URL + "/v1"
-			c.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"credentials": "aws_access_key_id = " + awsKey + "\n"}))
+			c.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(),
+				sandboxtest.Pack(t, map[string]string{"credentials": "aws_access_key_id = " + awsKey + "\n"}))
 		})
 		s, stop := service(t, log, nil)
 		env := servicetest.Env(t, log)
 		servers := servicetest.Fleet(t, env, nil)
-		servicetest.Start(t, func(ctx context.Context) error { return generator.Run(ctx, env, servers, generator.DefaultOptions()) })
+		servicetest.Start(t, func(ctx context.Context) error {
+			return generator.Run(ctx, env, servers,
+				generator.DefaultOptions())
+		})
 		done := answers(t, log, run, 0)
 		found := strings.Join(kept(t, log, run, awsKey), "\n")
 		counted := count(t, s.redacted)
@@ -146,7 +155,8 @@ func TestSecretsStayOut(t *testing.T) {
 		if features == nil {
 			for _, place := range []string{"event rollout.tools_completed", "text of message", "tokens of message"} {
 				if !strings.Contains(found, place) {
-					t.Errorf("without the feature: no %s has the secret, so that this test would not find it:\n%s", place, found)
+					t.Errorf("without the feature: no %s has the secret, so that this test would not find it:\n%s",
+						place, found)
 				}
 			}
 			if done.Redacted != nil || counted != 0 {
@@ -158,7 +168,8 @@ func TestSecretsStayOut(t *testing.T) {
 		if found != "" || done.Redacted["aws-access-token"] != 2 || len(done.Redacted) != 1 || counted < 2 {
 			t.Errorf("redacted %v, counted %g; the secret is in\n%s", done.Redacted, counted, found)
 		}
-		if in := strings.Join(kept(t, log, run, marker), "\n"); !strings.Contains(in, "tools_completed") || !strings.Contains(in, "tokens of") {
+		if in := strings.Join(kept(t, log, run, marker), "\n"); !strings.Contains(in, "tools_completed") ||
+			!strings.Contains(in, "tokens of") {
 			t.Errorf("the marker is in\n%s", in)
 		}
 

@@ -12,14 +12,16 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// sessions are a run's with its servers on behalf of a sandbox, nil for none, which then has no server inside.
+// sessions are a run's with its servers on behalf of a sandbox, nil for none, which
+// then has no server inside.
 func (o Options) sessions(sb *sandbox.Sandbox, run string) *toolserver.Sessions {
 	keys := o.Keys.OfURLs()
 	return toolserver.New(sb, func(url string) string { return keys.Key(run, url) })
 }
 
-// ListTools asks the servers of a run that is about to be opened for their tools, where its configuration has none of them: servers outside
-// themselves, the others in a sandbox of the run's first task, whose snapshot is in the store.
+// ListTools asks the servers of a run that is about to be opened for their tools, where its
+// configuration has none of them: servers outside themselves, the others in a sandbox of the run's
+// first task, whose snapshot is in the store.
 func ListTools(ctx context.Context, store storage.Store, opts Options, run string, cfg *runfile.RunConfig) error {
 	cfg.Tools.Servers = slices.Clone(cfg.Tools.Servers) // other runs may be opened by the same
 	for i := range cfg.Tools.Servers {
@@ -41,7 +43,8 @@ func ListTools(ctx context.Context, store storage.Store, opts Options, run strin
 	return nil
 }
 
-func listTools(ctx context.Context, store storage.Store, opts Options, run string, tasks []runfile.TaskSpec, server toolset.Server) ([]toolset.ServerTool, error) {
+func listTools(ctx context.Context, store storage.Store, opts Options, run string, tasks []runfile.TaskSpec,
+	server toolset.Server) ([]toolset.ServerTool, error) {
 	var sb *sandbox.Sandbox
 	if !server.IsRemote() {
 		if len(tasks) == 0 {

@@ -1,4 +1,5 @@
-// Package toolrunner runs the tool calls of sampled turns in the sandbox that it holds for each rollout.
+// Package toolrunner runs the tool calls of sampled turns in the sandbox that
+// it holds for each rollout.
 package toolrunner
 
 import (
@@ -40,10 +41,12 @@ type Options struct {
 	Pool string
 	// Labels are those that tasks can ask for.
 	Labels []string
-	// Capacity is how many sandboxes the runner holds between turns, at some megabytes each (DefaultCapacity); the longest idle one makes room.
+	// Capacity is how many sandboxes the runner holds between turns, at some megabytes each
+	// (DefaultCapacity); the longest idle one makes room.
 	Capacity int
 	tasks.Machine
-	// Keys are what servers of tools outside of the sandbox are shown: those that are for their URLs.
+	// Keys are what servers of tools outside of the sandbox are shown: those
+	// that are for their URLs.
 	Keys fleet.Keys
 	// Network is what runs may ask for of the network, and where registries are.
 	Network egress.Options
@@ -58,14 +61,16 @@ type Options struct {
 	parts *parts.Cache // of large changes of workspaces; nil without one
 }
 
-// partsBytes bounds what a runner keeps on its disk of large changes of workspaces: rollouts of a group share much of theirs.
+// partsBytes bounds what a runner keeps on its disk of large changes of workspaces: rollouts of a
+// group share much of theirs.
 const partsBytes = 2 << 30
 
 // keptEnds is how many ends of agents a runner remembers.
 const keptEnds = 1024
 
-// Service consumes turn_sampled and workspace_called, and emits tools_completed, workspace_answered, rollout_retried and rollout_failed; of agents
-// it records turns and emits rollout_finished, too.
+// Service consumes turn_sampled and workspace_called, and emits tools_completed,
+// workspace_answered, rollout_retried and rollout_failed; of agents it records turns and
+// emits rollout_finished, too.
 type Service struct {
 	store      storage.Store
 	publish    func(context.Context, []events.Event) (stored []events.Event, adopted bool, err error)
@@ -115,7 +120,8 @@ func newService(env pipeline.Env, opts Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	if opts.Snapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "snapshots"), sandbox.RoleAgent, sandbox.SnapshotBytes); err != nil {
+	if opts.Snapshots, err = sandbox.OpenSnapshots(filepath.Join(env.Dir, "snapshots"), sandbox.RoleAgent,
+		sandbox.SnapshotBytes); err != nil {
 		return nil, err
 	}
 	if opts.parts, err = parts.OpenCache(filepath.Join(env.Dir, "parts"), partsBytes); err != nil {
@@ -139,7 +145,8 @@ func newService(env pipeline.Env, opts Options) (*Service, error) {
 		ended:    ended,
 		searcher: searcher, cache: cache, recalled: recalled, tools: tools.NewSets(),
 		store: env.Log.Store(), publish: env.Publish, opts: opts, runner: runner, held: held,
-		heartbeats: newHeartbeats(env.Log.Conn(), env.Log.JetStream(), runner), offer: newOffer(opts), redacted: redacted,
+		heartbeats: newHeartbeats(env.Log.Conn(), env.Log.JetStream(), runner),
+		offer:      newOffer(opts), redacted: redacted,
 	}, nil
 }
 
@@ -150,16 +157,20 @@ func (s *Service) run(ctx context.Context, env pipeline.Env) error {
 	defer cancel()
 	go s.heartbeats.run(ctx)
 	go s.held.expire(ctx)
-	go presence.Speak(ctx, env.Log.Conn(), topology.ToolRunner, s.runner, func() presence.Report { return s.report(env.Instance) })
+	go presence.Speak(ctx, env.Log.Conn(), topology.ToolRunner, s.runner,
+		func() presence.Report { return s.report(env.Instance) })
 	return pipeline.RunEffect(ctx, env, pipeline.Effect{
-		Name: topology.ToolRunner, Slots: s.opts.Slots, Serves: func(cfg runfile.RunConfig) bool { return cfg.Agent == nil || s.opts.Model != nil }, Handle: s.Handle, Stage: events.StageTools,
+		Name: topology.ToolRunner, Slots: s.opts.Slots,
+		Serves: func(cfg runfile.RunConfig) bool { return cfg.Agent == nil || s.opts.Model != nil },
+		Handle: s.Handle, Stage: events.StageTools,
 		Routes: func(ctx context.Context, run string) []string {
 			return s.routes(ctx, env, run)
 		},
 	})
 }
 
-// Handle answers the calls of the rollout's last turn. A delivery that was overtaken finds nothing to do.
+// Handle answers the calls of the rollout's last turn. A delivery that was
+// overtaken finds nothing to do.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	r, err := m.Log.Rollout(ctx, m.Event.Run, m.Event.Entity)
 	if err != nil {
@@ -222,15 +233,18 @@ func again(cfg runfile.RunConfig, r *events.Rollout, cause error) ([]events.Even
 	return []events.Event{fact}, pipeline.RetryAfter(cause, pipeline.NextTry.Delay(r.Tries+1))
 }
 
-// work runs the turn's calls and stores the workspace's change. With an error it tells the kind of the sandbox, where there was one.
-func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (done events.ToolsCompleted, err error) {
+// work runs the turn's calls and stores the workspace's change. With an error it tells the kind of
+// the sandbox, where there was one.
+func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout) (done events.ToolsCompleted, err error) {
 	last := r.LastTurn()
 	box, err := s.lease(ctx, cfg, task, r)
 	if err != nil {
 		return events.ToolsCompleted{}, err
 	}
 	defer func() { s.giveBack(box, done.Lost) }()
-	done = events.ToolsCompleted{Turn: last.Turn, Runner: s.runner, Isolation: box.Isolation(), Filesystem: box.FSMode()}
+	done = events.ToolsCompleted{Turn: last.Turn, Runner: s.runner, Isolation: box.Isolation(),
+		Filesystem: box.FSMode()}
 	set, err := s.tools.Set(cfg.ToolSettings())
 	if err != nil {
 		return events.ToolsCompleted{}, err
@@ -240,7 +254,8 @@ func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.
 		return events.ToolsCompleted{}, fmt.Errorf("cache for %s: %w", r.ID, err)
 	}
 	state, left := toolState(r), min(r.ToolTimeLeft(cfg.Limits), r.AgentTimeLeft(task))
-	turn := tools.Work{Sandbox: box.Sandbox, Search: s.searcher.offered(cfg, task), Servers: box.servers.Call, State: &state, Known: known, Left: &left}
+	turn := tools.Work{Sandbox: box.Sandbox, Search: s.searcher.offered(cfg, task), Servers: box.servers.Call,
+		State: &state, Known: known, Left: &left}
 	ran, err := set.Run(ctx, turn, called(last.ToolCalls))
 	if err != nil {
 		return done, fmt.Errorf("run tools of %s: %w", r.ID, fault.Ended(err))
@@ -278,7 +293,8 @@ func (s *Service) work(ctx context.Context, cfg runfile.RunConfig, task runfile.
 }
 
 // lease is the rollout's sandbox, if it is as isolated as the run demands.
-func (s *Service) lease(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec, r *events.Rollout) (*leased, error) {
+func (s *Service) lease(ctx context.Context, cfg runfile.RunConfig, task runfile.TaskSpec,
+	r *events.Rollout) (*leased, error) {
 	box, err := s.held.take(ctx, cfg, task, r)
 	if err != nil || cfg.MinIsolation == "" {
 		return box, err
@@ -299,13 +315,17 @@ func (s *Service) giveBack(box *leased, lost string) {
 	s.held.put(box)
 }
 
-// stated are the results as they are recorded: without the credentials of this process, and where the run wants that, without secrets, and the state, too.
-func stated(ctx context.Context, cfg runfile.RunConfig, ran []tools.Result, state *toolset.State) ([]events.ToolResult, map[string]int, error) {
+// stated are the results as they are recorded: without the credentials of this process, and where
+// the run wants that, without secrets, and the state, too.
+func stated(ctx context.Context, cfg runfile.RunConfig, ran []tools.Result,
+	state *toolset.State) ([]events.ToolResult, map[string]int, error) {
 	results := make([]events.ToolResult, len(ran))
 	for i, a := range ran {
 		results[i] = events.ToolResult{
-			CallID: a.CallID, Name: a.Name, Content: wording.Clean(a.Content), Error: a.Error, ExitCode: a.ExitCode, DroppedBytes: a.DroppedBytes,
-			StartedAt: a.StartedAt.UTC(), DurationMS: milliseconds(a.Duration), Cache: a.Cache, OriginalMS: milliseconds(a.Original),
+			CallID: a.CallID, Name: a.Name, Content: wording.Clean(a.Content), Error: a.Error, ExitCode: a.ExitCode,
+			DroppedBytes: a.DroppedBytes,
+			StartedAt:    a.StartedAt.UTC(), DurationMS: milliseconds(a.Duration), Cache: a.Cache,
+			OriginalMS: milliseconds(a.Original),
 		}
 	}
 	if !cfg.Has(runfile.FeatureRedactSecrets) {
@@ -325,7 +345,8 @@ func toolState(r *events.Rollout) (state toolset.State) {
 	return state
 }
 
-// saveWorkspace stores the workspace's change as it comes out of the sandbox. Parts that the turn before has stored are not stored again.
+// saveWorkspace stores the workspace's change as it comes out of the sandbox. Parts that the turn
+// before has stored are not stored again.
 func (s *Service) saveWorkspace(ctx context.Context, box *leased) (*storage.Ref, error) {
 	stored := parts.NewWriter(ctx, s.store, box.parts)
 	to := &storing{writer: stored}
@@ -346,7 +367,8 @@ func (s *Service) saveWorkspace(ctx context.Context, box *leased) (*storage.Ref,
 // newLookupsCounter is the count of calls by what the cache knew of them.
 func newLookupsCounter(r prometheus.Registerer) (*prometheus.CounterVec, error) {
 	return pipeline.ShareMetric(r, prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rondo_tool_cache_total", Help: "Tool calls by result of the tool cache: found (hit), not found (miss), or not cacheable (bypass).",
+		Name: "rondo_tool_cache_total",
+		Help: "Tool calls by result of the tool cache: found (hit), not found (miss), or not cacheable (bypass).",
 	}, []string{"cache"}))
 }
 

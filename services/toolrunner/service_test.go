@@ -41,13 +41,15 @@ func open(t *testing.T, log *eventlog.Log, run string, change func(*runfile.RunC
 
 // shell is a call that runs a command.
 func shell(id, command string) events.ToolCall {
-	return events.ToolCall{ID: id, Name: "run_terminal_cmd", Arguments: fmt.Sprintf(`{"command":%q,"is_background":false}`, command)}
+	return events.ToolCall{ID: id, Name: "run_terminal_cmd",
+		Arguments: fmt.Sprintf(`{"command":%q,"is_background":false}`, command)}
 }
 
 // turn states that the model asked for calls.
 func turn(t *testing.T, log *eventlog.Log, run string, n int, route string, calls ...events.ToolCall) events.Event {
 	t.Helper()
-	e := servicetest.Event(t, run, events.TurnSampledType, rollout, events.Ordinal(n), events.TurnSampled{Turn: n, ToolCalls: calls, FinishReason: "tool_calls"})
+	e := servicetest.Event(t, run, events.TurnSampledType, rollout, events.Ordinal(n),
+		events.TurnSampled{Turn: n, ToolCalls: calls, FinishReason: "tool_calls"})
 	e.Route = route
 	return servicetest.Append(t, log, e)
 }
@@ -85,16 +87,19 @@ func (e *endings) count() int {
 	return len(e.watched)
 }
 
-// TestWorkspaceComesBackFromTheLog changes a workspace in one process and goes on in another: the second one has
-// nothing but the log and the store.
+// TestWorkspaceComesBackFromTheLog changes a workspace in one process and goes on in another: the
+// second one has nothing but the log and the store.
 func TestWorkspaceComesBackFromTheLog(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
 	open(t, log, "r", nil)
 	first, stop := service(t, log, nil)
-	turn(t, log, "r", 0, poolRoute, shell("c0", "echo two >> a.txt; mkdir -p d; echo new > d/b.txt; chmod 750 d/b.txt; ln -s a.txt link"), shell("c1", "cat a.txt"))
+	turn(t, log, "r", 0, poolRoute,
+		shell("c0", "echo two >> a.txt; mkdir -p d; echo new > d/b.txt; chmod 750 d/b.txt; ln -s a.txt link"),
+		shell("c1", "cat a.txt"))
 	done := answers(t, log, "r", 0)
-	if done.Runner != first.runner || done.Workspace == nil || len(done.Results) != 2 || done.Results[0].CallID != "c0" || !strings.HasPrefix(done.Results[1].Content, "one\ntwo\n") {
+	if done.Runner != first.runner || done.Workspace == nil || len(done.Results) != 2 ||
+		done.Results[0].CallID != "c0" || !strings.HasPrefix(done.Results[1].Content, "one\ntwo\n") {
 		t.Fatalf("turn 0 is answered %+v", done)
 	}
 	if want := map[bool]string{true: "overlay", false: "copy"}[os.Geteuid() == 0]; done.Filesystem != want {
@@ -102,12 +107,14 @@ func TestWorkspaceComesBackFromTheLog(t *testing.T) {
 	}
 	stop()
 	if first.held.count() != 0 || first.held.endings.count() != 0 {
-		t.Errorf("a stopped service holds %d sandboxes and watches %d runs", first.held.count(), first.held.endings.count())
+		t.Errorf("a stopped service holds %d sandboxes and watches %d runs", first.held.count(),
+			first.held.endings.count())
 	}
 	second, _ := service(t, log, nil)
 	turn(t, log, "r", 1, poolRoute, shell("c2", "cat a.txt d/b.txt; readlink link; stat -c %a d/b.txt; rm a.txt"))
 	done = answers(t, log, "r", 1)
-	if want := "one\ntwo\nnew\na.txt\n750\n"; !strings.HasPrefix(done.Results[0].Content, want) || done.Runner != second.runner {
+	if want := "one\ntwo\nnew\na.txt\n750\n"; !strings.HasPrefix(done.Results[0].Content, want) ||
+		done.Runner != second.runner {
 		t.Errorf("turn 1 is answered %q by %s", done.Results[0].Content, done.Runner)
 	}
 	turn(t, log, "r", 2, runfile.RunnerRoute(second.runner, runfile.Needs{}), shell("c3", "ls"))
@@ -121,7 +128,8 @@ func TestWorkspaceOfAUsersQuery(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
 	cfg := servicetest.Config("a")
-	cfg.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "the task's\n"}))
+	cfg.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(),
+		sandboxtest.Pack(t, map[string]string{"a.txt": "the task's\n"}))
 	servicetest.OpenRun(t, log, "r", cfg)
 	theirs := servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"b.txt": "the user's\n"}))
 	servicetest.Append(t, log, servicetest.Event(t, "r", events.QuerySubmittedType, "q1", "0", events.QuerySubmitted{
@@ -135,8 +143,8 @@ func TestWorkspaceOfAUsersQuery(t *testing.T) {
 	}
 }
 
-// TestTheLogsWorkspaceCounts does a turn that comes out differently each time in two runners. The slower one's
-// sandbox is not what the log says, so it must not be used for the next turn.
+// TestTheLogsWorkspaceCounts does a turn that comes out differently each time in two runners. The
+// slower one's sandbox is not what the log says, so it must not be used for the next turn.
 func TestTheLogsWorkspaceCounts(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
@@ -149,7 +157,8 @@ func TestTheLogsWorkspaceCounts(t *testing.T) {
 	if _, _, err := log.Appender.Append(t.Context(), winner); err != nil {
 		t.Fatal(err)
 	}
-	theirs, ours := servicetest.Data[events.ToolsCompleted](t, winner), servicetest.Data[events.ToolsCompleted](t, slowFacts[0])
+	theirs, ours := servicetest.Data[events.ToolsCompleted](t, winner),
+		servicetest.Data[events.ToolsCompleted](t, slowFacts[0])
 	if *theirs.Workspace == *ours.Workspace {
 		t.Fatal("the turn came out the same twice")
 	}
@@ -188,7 +197,8 @@ func handleOf(t *testing.T, s *Service, log *eventlog.Log, run string) []events.
 	t.Helper()
 	sampled := servicetest.All(t, log, run, events.TurnSampledType)
 	last := sampled[len(sampled)-1]
-	facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.At(last.Run, last.Seq), Event: last, Seq: last.Seq, Time: last.Time, Delivered: 1})
+	facts, err := s.Handle(t.Context(), pipeline.Message{Log: log.At(last.Run, last.Seq), Event: last, Seq: last.Seq,
+		Time: last.Time, Delivered: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,8 +212,10 @@ func TestMalformedCalls(t *testing.T) {
 	open(t, log, "r", nil)
 	service(t, log, nil)
 	calls := []events.ToolCall{
-		{ID: "a", Name: "read_file", Arguments: `{"target_file": "a.`}, {ID: "b", Name: "", Arguments: ""}, {ID: "c", Name: "fly", Arguments: "{}"},
-		{ID: "d", Name: "read_file", Arguments: `[]`}, {ID: "e", Name: "read_file", Arguments: `{"target_file":"../../etc/shadow"}`}, shell("f", "cat a.txt"),
+		{ID: "a", Name: "read_file", Arguments: `{"target_file": "a.`}, {ID: "b", Name: "", Arguments: ""},
+		{ID: "c", Name: "fly", Arguments: "{}"},
+		{ID: "d", Name: "read_file", Arguments: `[]`},
+		{ID: "e", Name: "read_file", Arguments: `{"target_file":"../../etc/shadow"}`}, shell("f", "cat a.txt"),
 	}
 	turn(t, log, "r", 0, poolRoute, calls...)
 	done := answers(t, log, "r", 0)
@@ -241,7 +253,8 @@ func TestRouteOfARunnerThatIsGone(t *testing.T) {
 	}
 	alive.since = time.Now().Add(-time.Hour)
 	alive.seen[s.runner] = time.Now()
-	if routes := alive.orphans(t.Context(), "r", map[string]bool{"": true}); len(routes) != 1 || routes[0] != runfile.RunnerRoute(gone, runfile.Needs{}) {
+	if routes := alive.orphans(t.Context(), "r", map[string]bool{"": true}); len(routes) != 1 ||
+		routes[0] != runfile.RunnerRoute(gone, runfile.Needs{}) {
 		t.Errorf("orphans are %v", routes)
 	}
 	alive.seen[gone] = time.Now()
@@ -279,11 +292,15 @@ func TestInfrastructureThatFails(t *testing.T) {
 		class  string
 		text   string
 	}{
-		"missing":   {func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = servicetest.Config("a").Tasks[0].Snapshot }, events.ClassObject, "snapshot of task a"},
-		"corrupt":   {func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = lost }, events.ClassObject, "sha256"},
-		"toolchain": {func(c *runfile.RunConfig) { c.Tasks[0].Toolchains = []string{"cobol"} }, events.ClassSandbox, "cobol"},
-		"isolation": {func(c *runfile.RunConfig) { c.MinIsolation = "machine" }, events.ClassIsolation, `"namespaces" here, and at least "machine" is demanded by min_isolation`},
-		"archive":   {func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = broken }, events.ClassSandbox, "sandbox of " + rollout},
+		"missing": {func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = servicetest.Config("a").Tasks[0].Snapshot },
+			events.ClassObject, "snapshot of task a"},
+		"corrupt": {func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = lost }, events.ClassObject, "sha256"},
+		"toolchain": {func(c *runfile.RunConfig) { c.Tasks[0].Toolchains = []string{"cobol"} },
+			events.ClassSandbox, "cobol"},
+		"isolation": {func(c *runfile.RunConfig) { c.MinIsolation = "machine" }, events.ClassIsolation,
+			`"namespaces" here, and at least "machine" is demanded by min_isolation`},
+		"archive": {func(c *runfile.RunConfig) { c.Tasks[0].Snapshot = broken }, events.ClassSandbox,
+			"sandbox of " + rollout},
 	} {
 		t.Run(run, func(t *testing.T) {
 			if run == "archive" || run == "isolation" {
@@ -292,7 +309,8 @@ func TestInfrastructureThatFails(t *testing.T) {
 			open(t, log, run, c.change)
 			turn(t, log, run, 0, poolRoute, shell("c", "true"))
 			failed := servicetest.WaitData[events.RolloutFailed](t, log, run, events.RolloutFailedType, rollout)
-			if failed.Stage != events.StageTools || failed.Class != c.class || !strings.Contains(failed.Message, c.text) || !strings.HasSuffix(failed.Message, "(2 tries)") {
+			if failed.Stage != events.StageTools || failed.Class != c.class ||
+				!strings.Contains(failed.Message, c.text) || !strings.HasSuffix(failed.Message, "(2 tries)") {
 				t.Errorf("%s: failed as %+v", run, failed)
 			}
 			if retried := servicetest.All(t, log, run, events.RolloutRetriedType); len(retried) != 1 {

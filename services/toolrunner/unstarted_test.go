@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestWhyLibrary: an agent that could not start for want of a C library is said to need one, and others are not.
+// TestWhyLibrary: an agent that could not start for want of a C library is said to need
+// one, and others are not.
 func TestWhyLibrary(t *testing.T) {
 	for name, c := range map[string]struct {
 		glibc  string

@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// BenchmarkComplete gives the tokens a second that a feeder composes of stored trajectories into a stored batch of 16 groups of 8.
+// BenchmarkComplete gives the tokens a second that a feeder composes of stored trajectories into a
+// stored batch of 16 groups of 8.
 func BenchmarkComplete(b *testing.B) {
 	for _, tokens := range []int{1 << 10, 8 << 10} {
 		b.Run(fmt.Sprint(tokens), func(b *testing.B) {
@@ -42,7 +43,8 @@ func longGroup(b *testing.B, log *decidertest.Log, store storage.Store, n int64,
 	completed := events.GroupCompleted{Task: "task"}
 	for i := range 8 {
 		rollout := events.RolloutID(id, i)
-		tr := &storage.Trajectory{Run: testRun, Group: id, Rollout: rollout, Task: "task", StopReason: events.StopFinished}
+		tr := &storage.Trajectory{Run: testRun, Group: id, Rollout: rollout, Task: "task",
+			StopReason: events.StopFinished}
 		for turn := range tokens / 512 {
 			for _, m := range []storage.Message{longMessage("user", 128, false), longMessage("assistant", 384, true)} {
 				m.Index, m.Turn = int32(len(tr.Messages)), int32(turn)
@@ -61,15 +63,18 @@ func longGroup(b *testing.B, log *decidertest.Log, store storage.Store, n int64,
 			b.Fatal(err)
 		}
 		log.Happen(events.RolloutStartedType, rollout, events.RolloutStarted{Group: id, Member: i})
-		log.Happen(events.RolloutFinishedType, rollout, events.RolloutFinished{StopReason: events.StopFinished, Tokens: tokens, Trajectory: ref})
+		log.Happen(events.RolloutFinishedType, rollout,
+			events.RolloutFinished{StopReason: events.StopFinished, Tokens: tokens, Trajectory: ref})
 		log.Happen(events.RolloutScoredType, rollout, events.RolloutScored{Reward: float64(i % 2), Trajectory: ref})
-		completed.Members = append(completed.Members, events.Member{Rollout: rollout, Reward: float64(i % 2), Advantage: float64(i%2) - 0.5})
+		completed.Members = append(completed.Members, events.Member{Rollout: rollout, Reward: float64(i % 2),
+			Advantage: float64(i%2) - 0.5})
 	}
 	log.Happen(events.GroupCompletedType, id, completed)
 }
 
 func longMessage(role string, n int, sampled bool) storage.Message {
-	m := storage.Message{Role: role, TokenIDs: make([]int32, n), Logprobs: make([]float32, n), LossMask: make([]bool, n), PolicyVersion: -1}
+	m := storage.Message{Role: role, TokenIDs: make([]int32, n), Logprobs: make([]float32, n),
+		LossMask: make([]bool, n), PolicyVersion: -1}
 	if sampled {
 		m.PolicyVersion = 0
 		for i := range n {

@@ -93,8 +93,10 @@ func TestDraftFitsIntoFiles(t *testing.T) {
 
 func TestGroupsThatNoFileHolds(t *testing.T) {
 	d := NewDecider(testRun, runfile.DefaultRunConfig(), runfile.Feed{Name: "f"}, nil)
-	g := pending{Members: []member{{Compared: true, outcome: outcome{Tokens: storage.MaxArrowTokens}}, {Compared: true, outcome: outcome{Tokens: 1}}}}
-	if dropped, ok := d.drop(g, state{}); !ok || dropped.Filter != "too_large" || dropped.Reason != events.DropFiltered {
+	g := pending{Members: []member{{Compared: true, outcome: outcome{Tokens: storage.MaxArrowTokens}},
+		{Compared: true, outcome: outcome{Tokens: 1}}}}
+	if dropped, ok := d.drop(g, state{}); !ok || dropped.Filter != "too_large" ||
+		dropped.Reason != events.DropFiltered {
 		t.Errorf("%+v", dropped)
 	}
 }

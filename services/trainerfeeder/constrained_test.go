@@ -9,12 +9,14 @@ import (
 	"github.com/rondo-rl/rondo/events/runfile"
 )
 
-// TestConstrainedTokens: tokens that were sampled under a constraint are marked, and not trained on, unless the run says so. A rollout of nothing else is masked, and a
-// group of such rollouts is dropped.
+// TestConstrainedTokens: tokens that were sampled under a constraint are marked, and not
+// trained on, unless the run says so. A rollout of nothing else is masked, and a group of
+// such rollouts is dropped.
 func TestConstrainedTokens(t *testing.T) {
 	some := []ending{{reward: 1, constrained: 2}, {reward: 0, constrained: 3}}
 	bonus := func(k *desk) { // of the constrained turn
-		k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(1), 0), events.RolloutAnnotated{Turn: new(0), Reward: new(1.0)})
+		k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(1), 0),
+			events.RolloutAnnotated{Turn: new(0), Reward: new(1.0)})
 	}
 	one := func(c *runfile.RunConfig) { c.Feeds[0].GroupsPerBatch, c.Advantage.SpanWeight = 1, 1 }
 
@@ -23,13 +25,15 @@ func TestConstrainedTokens(t *testing.T) {
 	bonus(k)
 	k.end(1, 0, some...)
 	ready := k.batch()
-	if want := events.RolloutID(events.GroupID(1), 1); ready.Masked[want] != maskConstrained || len(ready.Rollouts) != 1 || ready.Sampled != 1 {
+	if want := events.RolloutID(events.GroupID(1), 1); ready.Masked[want] != maskConstrained ||
+		len(ready.Rollouts) != 1 || ready.Sampled != 1 {
 		t.Errorf("masked %v, rollouts %v, %d tokens sampled", ready.Masked, ready.Rollouts, ready.Sampled)
 	}
 	s := k.files(ready)[0].Samples[0]
 	if !slices.Equal(s.LossMask, []bool{false, false, false, false, false, false, true}) ||
 		!slices.Equal(s.Constrained, []bool{false, false, false, true, true, false, false}) ||
-		!slices.Equal(s.SamplerLogprobs, []float32{0, 0, 0, 0, 0, 0, -0.3}) || !slices.Equal(s.Advantages, []float32{0, 0, 0, 0, 0, 0, 0.5}) || s.RolloutSampled != 1 {
+		!slices.Equal(s.SamplerLogprobs, []float32{0, 0, 0, 0, 0, 0, -0.3}) ||
+		!slices.Equal(s.Advantages, []float32{0, 0, 0, 0, 0, 0, 0.5}) || s.RolloutSampled != 1 {
 		t.Errorf("a sample of which two tokens are constrained: %+v", s)
 	}
 
@@ -53,13 +57,15 @@ func TestConstrainedTokens(t *testing.T) {
 	}
 }
 
-// TestSamplesWithoutLoss: a sample of which no token is trained on is in no batch, and the fact says which one and why.
+// TestSamplesWithoutLoss: a sample of which no token is trained on is in no batch, and the
+// fact says which one and why.
 func TestSamplesWithoutLoss(t *testing.T) {
 	k := newDesk(t, func(c *runfile.RunConfig) { c.Feeds[0].GroupsPerBatch = 1 })
 	k.group(1, 0, ending{reward: 1, split: true, constrained: 2}, ending{split: true})
 	ready := k.batch()
 	first := events.RolloutID(events.GroupID(1), 0)
-	if len(ready.LeftOut) != 1 || ready.LeftOut[first+"/0"] != maskConstrained || ready.Samples != 3 || ready.Sampled != 4 {
+	if len(ready.LeftOut) != 1 || ready.LeftOut[first+"/0"] != maskConstrained ||
+		ready.Samples != 3 || ready.Sampled != 4 {
 		t.Errorf("left out %v, %d samples, %d tokens", ready.LeftOut, ready.Samples, ready.Sampled)
 	}
 	for _, s := range k.files(ready)[0].Samples {
@@ -69,9 +75,9 @@ func TestSamplesWithoutLoss(t *testing.T) {
 	}
 }
 
-// TestMaskedConversations: a conversation that the run does not train on is in no batch, and the fact
-// says by which rule. The rollout's other tokens have its whole advantage. A rollout of nothing else
-// is masked, and a group of such rollouts is dropped.
+// TestMaskedConversations: a conversation that the run does not train on is in no batch, and the
+// fact says by which rule. The rollout's other tokens have its whole advantage. A rollout of
+// nothing else is masked, and a group of such rollouts is dropped.
 func TestMaskedConversations(t *testing.T) {
 	k := newDesk(t, func(c *runfile.RunConfig) { c.Feeds[0].GroupsPerBatch = 1 })
 	k.group(1, 0, ending{reward: 1, split: true, masked: true}, ending{masked: true}, ending{split: true})
@@ -79,10 +85,12 @@ func TestMaskedConversations(t *testing.T) {
 	first, second := events.RolloutID(events.GroupID(1), 0), events.RolloutID(events.GroupID(1), 1)
 	if !maps.Equal(ready.LeftOut, map[string]string{first + "/0": "conversations: titles"}) ||
 		!maps.Equal(ready.Masked, map[string]string{second: maskMasked}) || ready.Samples != 3 || ready.Sampled != 4 {
-		t.Errorf("left out %v, masked %v, %d samples, %d tokens", ready.LeftOut, ready.Masked, ready.Samples, ready.Sampled)
+		t.Errorf("left out %v, masked %v, %d samples, %d tokens", ready.LeftOut, ready.Masked,
+			ready.Samples, ready.Sampled)
 	}
 	s := k.files(ready)[0].Samples[0]
-	if !slices.Equal(s.Tokens, []int32{6, 7}) || !slices.Equal(s.LossMask, []bool{false, true}) || !slices.Equal(s.Advantages, []float32{0, 0.5}) || s.RolloutSampled != 1 {
+	if !slices.Equal(s.Tokens, []int32{6, 7}) || !slices.Equal(s.LossMask, []bool{false, true}) ||
+		!slices.Equal(s.Advantages, []float32{0, 0.5}) || s.RolloutSampled != 1 {
 		t.Errorf("the sample that is trained on: %+v", s)
 	}
 

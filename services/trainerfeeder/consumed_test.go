@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/pipeline/decidertest"
 )
 
-// The trainer publishes once for each step, so the version that a batch will meet is known when it is composed.
+// The trainer publishes once for each step, so the version that a batch will meet is
+// known when it is composed.
 func TestTooOldWhenConsumed(t *testing.T) {
 	k := newDesk(t)
 	k.group(1, 0, good...)
@@ -31,12 +32,14 @@ func TestTooOldWhenConsumed(t *testing.T) {
 	if got := decidertest.Names(facts); !slices.Equal(got, []string{"group.dropped g000005", "batch.ready trainer"}) {
 		t.Fatalf("got %v", got)
 	}
-	if d := decidertest.Data[events.GroupDropped](t, facts[0]); d.Reason != events.DropStale || d.Staleness != 2 || !strings.Contains(d.Detail, "1 policy versions old now and 2 when") {
+	if d := decidertest.Data[events.GroupDropped](t, facts[0]); d.Reason != events.DropStale || d.Staleness != 2 ||
+		!strings.Contains(d.Detail, "1 policy versions old now and 2 when") {
 		t.Errorf("dropped %+v", d)
 	}
 }
 
-// With a bound of 0 a batch is composed when the weights of the one before it are there: trainer and rollouts take turns.
+// With a bound of 0 a batch is composed when the weights of the one before it are there: trainer
+// and rollouts take turns.
 func TestNothingAheadOnPolicy(t *testing.T) {
 	k := newDesk(t, policy(runfile.StaleDrop, 0))
 	for step := range int64(3) {
@@ -55,7 +58,8 @@ func TestNothingAheadOnPolicy(t *testing.T) {
 	}
 }
 
-// A trainer that publishes for several steps at once loses nothing that is young enough for all of them.
+// A trainer that publishes for several steps at once loses nothing that is
+// young enough for all of them.
 func TestOneVersionForSeveralSteps(t *testing.T) {
 	k := newDesk(t)
 	for version := range int64(3) {
@@ -69,7 +73,8 @@ func TestOneVersionForSeveralSteps(t *testing.T) {
 			}
 			k.consumed(step)
 		}
-		k.Happen(events.WeightsPublishedType, "policy", events.WeightsPublished{Version: version + 1, Run: testRun, ThroughStep: 2*version + 2})
+		k.Happen(events.WeightsPublishedType, "policy",
+			events.WeightsPublished{Version: version + 1, Run: testRun, ThroughStep: 2*version + 2})
 	}
 }
 
@@ -88,7 +93,8 @@ func TestOtherFeedsCountPublishedVersions(t *testing.T) {
 
 // Outsiders bring groups to external runs whether or not the trainer publishes.
 func TestExternalRunsNeverStarve(t *testing.T) {
-	k := newDesk(t, feed(func(f *runfile.Feed) { f.GroupsPerBatch = 1 }), func(cfg *runfile.RunConfig) { cfg.External = true })
+	k := newDesk(t, feed(func(f *runfile.Feed) { f.GroupsPerBatch = 1 }),
+		func(cfg *runfile.RunConfig) { cfg.External = true })
 	next := int64(0)
 	take := func(version int64) {
 		t.Helper()

@@ -10,10 +10,12 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// maxAnnotations bounds the annotations of one batch, in bytes of their JSON: batch files have a limit.
+// maxAnnotations bounds the annotations of one batch, in bytes of their JSON:
+// batch files have a limit.
 const maxAnnotations = 16 << 20
 
-// credit gives the sampled tokens of a batch's members, in the order of its rows, their advantages, and its samples their annotations.
+// credit gives the sampled tokens of a batch's members, in the order of its rows, their advantages,
+// and its samples their annotations.
 func (d *Decider) credit(members []*trained) {
 	left := maxAnnotations
 	for i, base := range d.bases(members) {
@@ -21,8 +23,8 @@ func (d *Decider) credit(members []*trained) {
 	}
 }
 
-// bases are the members' advantages: what their groups gave them, normalised over the batch where the estimator does that. In an export
-// all are 1.
+// bases are the members' advantages: what their groups gave them, normalised over the batch where
+// the estimator does that. In an export all are 1.
 func (d *Decider) bases(members []*trained) []float64 {
 	bases, sampled := make([]float64, len(members)), make([]int, len(members))
 	for i, m := range members {
@@ -38,7 +40,8 @@ func (d *Decider) bases(members []*trained) []float64 {
 }
 
 // byRole normalises the advantages of each role among themselves.
-func (d *Decider) byRole(members []*trained, bases []float64, sampled []int, normalise func([]float64, []int) []float64) []float64 {
+func (d *Decider) byRole(members []*trained, bases []float64, sampled []int,
+	normalise func([]float64, []int) []float64) []float64 {
 	places := map[string][]int{}
 	for i, m := range members {
 		role := events.RoleOf(d.cfg, events.GroupOf(m.Rollout), m.Index)
@@ -85,7 +88,8 @@ func (d *Decider) creditMember(t *trained, base float64, left *int) {
 		}
 	}
 	if t.remarks.Left > 0 {
-		t.annotate(0, storage.Annotation{Note: fmt.Sprintf("%d more annotations are left out: there are too many", t.remarks.Left)})
+		t.annotate(0, storage.Annotation{Note: fmt.Sprintf("%d more annotations are left out: there are too many",
+			t.remarks.Left)})
 	}
 	d.advantages(t, base, turns, spans)
 }
@@ -159,9 +163,10 @@ func (t *turn) pieces(start, length int, piece func(sample int, start, length in
 // largestBonus is what a span's reward, weighed, may add to an advantage.
 const largestBonus = 1e30
 
-// locate says which sampled tokens of its turn an annotation is about and to how many places in the rollout's samples it goes, or why
-// it counts for nothing.
-func (d *Decider) locate(n events.RolloutAnnotated, turns map[int32]*turn, samples int) (a storage.Annotation, span advantage.Span, copies int, why string) {
+// locate says which sampled tokens of its turn an annotation is about and to how many places in the
+// rollout's samples it goes, or why it counts for nothing.
+func (d *Decider) locate(n events.RolloutAnnotated, turns map[int32]*turn,
+	samples int) (a storage.Annotation, span advantage.Span, copies int, why string) {
 	a = storage.Annotation{Reward: n.Reward, Text: n.Text, Values: n.Values}
 	switch {
 	case n.Turn == nil && (n.Start != nil || n.Length != nil):
@@ -185,7 +190,8 @@ func (d *Decider) locate(n events.RolloutAnnotated, turns map[int32]*turn, sampl
 		span.Length = *n.Length
 	}
 	if span.Start < 0 || span.Length < 1 || span.Start > t.length || span.Length > t.length-span.Start {
-		return a, span, 1, fmt.Sprintf("it selects %d tokens from token %d of turn %d, which has %d", max(span.Length, 0), span.Start, number, t.length)
+		return a, span, 1, fmt.Sprintf("it selects %d tokens from token %d of turn %d, which has %d",
+			max(span.Length, 0), span.Start, number, t.length)
 	}
 	if n.Reward != nil {
 		span.Reward = *n.Reward

@@ -1,5 +1,5 @@
-// Package trainerfeeder composes the batches of each feed from completed groups, and says which groups a
-// feed will not train on.
+// Package trainerfeeder composes the batches of each feed from completed groups, and says which
+// groups a feed will not train on.
 package trainerfeeder
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// ahead is how many batches may be ready that the trainer has not taken: one, so that its next batch is
-// there when it asks, and none grows stale behind it.
+// ahead is how many batches may be ready that the trainer has not taken: one, so that its next
+// batch is there when it asks, and none grows stale behind it.
 const ahead = 1
 
 // Decider folds groups and a feed's progress, and decides batch_ready and group_dropped.
@@ -30,7 +30,8 @@ var _ pipeline.Mover = (*Decider)(nil)
 
 // NewDecider makes the decider of one feed. The store is only used to complete a decided batch.
 func NewDecider(run string, cfg runfile.RunConfig, feed runfile.Feed, store storage.Store) *Decider {
-	return &Decider{run: run, cfg: cfg, feed: feed, staleness: cfg.StalenessOf(feed), filters: cfg.FiltersOf(feed), store: store}
+	return &Decider{run: run, cfg: cfg, feed: feed, staleness: cfg.StalenessOf(feed),
+		filters: cfg.FiltersOf(feed), store: store}
 }
 
 // Decide drops what can no longer be trained and composes the next batch when enough groups wait.
@@ -42,7 +43,8 @@ func (d *Decider) Decide(v projection.View, _ uint64, now time.Time) ([]events.E
 	return d.decide(v, s, now)
 }
 
-// LastChange is the sequence of the last event that a decision may follow from: to decide is to look at all waiting groups.
+// LastChange is the sequence of the last event that a decision may follow from: to decide is to
+// look at all waiting groups.
 func (d *Decider) LastChange(v projection.View) (uint64, error) {
 	s, _, err := projection.Get[state](v, stateKey)
 	return s.Moved, err
@@ -86,7 +88,8 @@ func (d *Decider) decide(v projection.View, s state, now time.Time) (facts []eve
 	return append(facts, fact), wake, err
 }
 
-// room reports whether another batch is wanted. An export collects, whether somebody consumes it or not.
+// room reports whether another batch is wanted. An export collects, whether
+// somebody consumes it or not.
 func (d *Decider) room(s state) bool {
 	return d.feed.Export() || s.Ready < s.Consumed+ahead && !s.Closed
 }
@@ -115,17 +118,19 @@ func (n *builder) take(g pending, tokens int64) {
 	}
 }
 
-// fits reports whether another group is within the token budget, and within what a rank's file can hold: balanced over the ranks,
-// none has more than the mean and the largest group.
+// fits reports whether another group is within the token budget, and within what a rank's file can
+// hold: balanced over the ranks, none has more than the mean and the largest group.
 func (n *builder) fits(tokens int64) bool {
 	total := events.AddTokens(n.tokens, tokens)
 	if n.feed.TokensPerBatch > 0 && total > n.feed.TokensPerBatch {
 		return false
 	}
-	return events.AddTokens(total/int64(n.feed.RankCount()), max(n.largest, tokens)) <= storage.MaxArrowTokens || n.feed.RankCount() == 1 && total <= storage.MaxArrowTokens
+	return events.AddTokens(total/int64(n.feed.RankCount()), max(n.largest, tokens)) <= storage.MaxArrowTokens ||
+		n.feed.RankCount() == 1 && total <= storage.MaxArrowTokens
 }
 
-// compose makes the next batch of whole groups. Its file, and what follows from it, are added when it is completed.
+// compose makes the next batch of whole groups. Its file, and what follows from it, are
+// added when it is completed.
 func (d *Decider) compose(groups []pending, s state) events.BatchReady {
 	ready := events.BatchReady{Step: s.Ready + 1, MinVersion: groups[0].DispatchVersion}
 	var rewards float64

@@ -19,7 +19,8 @@ func TestBatchesWholeGroupsOldestFirst(t *testing.T) {
 	k.group(1, 0, good...)
 	k.group(2, 0, ending{reward: 1}, ending{failed: true})
 	b := k.batch()
-	if b.Step != 1 || !slices.Equal(b.Groups, []string{"g000003", "g000001"}) || b.RewardMean != 0.5 || b.Samples != 4 || b.Tokens != 28 || len(b.Files) != 1 {
+	if b.Step != 1 || !slices.Equal(b.Groups, []string{"g000003", "g000001"}) || b.RewardMean != 0.5 ||
+		b.Samples != 4 || b.Tokens != 28 || len(b.Files) != 1 {
 		t.Errorf("batch %+v", b)
 	}
 	if want := []string{"g000003-0", "g000003-1", "g000001-0", "g000001-1"}; !slices.Equal(b.Rollouts, want) {
@@ -29,7 +30,8 @@ func TestBatchesWholeGroupsOldestFirst(t *testing.T) {
 	k.nothing("while a batch is ready that was not taken")
 	k.consumed(1)
 	b = k.batch()
-	if b.Step != 2 || !slices.Equal(b.Groups, []string{"g000002", "g000004"}) || !slices.Equal(b.Rollouts, []string{"g000002-0", "g000004-0", "g000004-1"}) {
+	if b.Step != 2 || !slices.Equal(b.Groups, []string{"g000002", "g000004"}) ||
+		!slices.Equal(b.Rollouts, []string{"g000002-0", "g000004-0", "g000004-1"}) {
 		t.Errorf("batch %+v", b)
 	}
 	// Two scored members of g000004 and one of g000002: (1 + 1 + 0) / 3.
@@ -78,7 +80,8 @@ func TestStaleGroups(t *testing.T) {
 		t.Fatalf("got %v", got)
 	}
 	d := decidertest.Data[events.GroupDropped](t, facts[0])
-	if d.Feed != "trainer" || d.Reason != events.DropStale || d.Staleness != 2 || !strings.Contains(d.Detail, "2 policy versions old, at most 1") {
+	if d.Feed != "trainer" || d.Reason != events.DropStale || d.Staleness != 2 ||
+		!strings.Contains(d.Detail, "2 policy versions old, at most 1") {
 		t.Errorf("dropped %+v", d)
 	}
 	k.consumed(1)
@@ -95,7 +98,8 @@ func TestFilteredGroups(t *testing.T) {
 	k.group(4, 0, ending{reward: 1, textOnly: true}, ending{reward: 0})
 	k.group(5, 0, ending{reward: 1, invalidated: true}, ending{reward: 1})
 	facts := k.Settle()
-	if got := decidertest.Names(facts); !slices.Equal(got, []string{"group.dropped g000001", "group.dropped g000002", "batch.ready trainer"}) {
+	if got := decidertest.Names(facts); !slices.Equal(got,
+		[]string{"group.dropped g000001", "group.dropped g000002", "batch.ready trainer"}) {
 		t.Fatalf("got %v", got)
 	}
 	for i, detail := range []string{"no token ids", "invalidated"} {
@@ -115,7 +119,8 @@ func TestMisfitGroups(t *testing.T) {
 	k := newDesk(t)
 	k.group(1, 0, ending{textOnly: true, stop: events.StopContext}, ending{textOnly: true, stop: events.StopContext})
 	facts := k.Settle()
-	if len(facts) != 1 || !strings.Contains(decidertest.Data[events.GroupDropped](t, facts[0]).Detail, "does not fit into the inference server's context") {
+	if len(facts) != 1 || !strings.Contains(decidertest.Data[events.GroupDropped](t, facts[0]).Detail,
+		"does not fit into the inference server's context") {
 		t.Errorf("facts %v", facts)
 	}
 }
@@ -163,7 +168,8 @@ func TestClosed(t *testing.T) {
 	k.Happen(events.RunClosedType, testRun, events.RunClosed{})
 	k.consumed(1)
 	facts := k.Settle()
-	if got := decidertest.Names(facts); !slices.Equal(got, []string{"group.dropped g000003", "group.dropped g000004", "group.dropped g000005"}) {
+	if got := decidertest.Names(facts); !slices.Equal(got,
+		[]string{"group.dropped g000003", "group.dropped g000004", "group.dropped g000005"}) {
 		t.Fatalf("got %v", got)
 	}
 	if d := decidertest.Data[events.GroupDropped](t, facts[0]); !strings.Contains(d.Detail, "closed") {
@@ -199,20 +205,25 @@ func TestStateShrinks(t *testing.T) {
 func stateShrinks(t *testing.T, k *desk) {
 	k.version(5)
 	for n := range int64(16) {
-		k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(n+1), 0), events.RolloutAnnotated{Text: "too early"})
+		k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(n+1), 0),
+			events.RolloutAnnotated{Text: "too early"})
 		switch n % 4 {
 		case 0:
 			k.group(n+1, 0, good...) // stale
 		case 1:
 			k.open(n+1, 5, 2)
-			k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(n+1), 1), events.RolloutAnnotated{Text: "in time"})
+			k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(n+1), 1),
+				events.RolloutAnnotated{Text: "in time"})
 			k.end(n+1, 5, ending{failed: true}, ending{failed: true})
 		default:
 			k.group(n+1, 5, good...)
-			k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(n+1), 1), events.RolloutAnnotated{Text: "in time"})
+			k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(n+1), 1),
+				events.RolloutAnnotated{Text: "in time"})
 		}
-		k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(n+1), 7), events.RolloutAnnotated{Text: "of nobody"})
-		k.Happen(events.RolloutInvalidatedType, events.RolloutID(events.GroupID(n+1), 0), events.RolloutInvalidated{Reason: "late"})
+		k.Happen(events.RolloutAnnotatedType, events.RolloutID(events.GroupID(n+1), 7),
+			events.RolloutAnnotated{Text: "of nobody"})
+		k.Happen(events.RolloutInvalidatedType, events.RolloutID(events.GroupID(n+1), 0),
+			events.RolloutInvalidated{Reason: "late"})
 		k.Settle()
 		k.consumed(99)
 		k.Settle()

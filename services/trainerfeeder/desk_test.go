@@ -45,7 +45,8 @@ type ending struct {
 	stop   string // finished
 	prompt int    // tokens more than three
 	split  bool   // into two samples
-	// constrained is how many of the three sampled tokens were sampled under a constraint: none, the first two, or all.
+	// constrained is how many of the three sampled tokens were sampled under a constraint:
+	// none, the first two, or all.
 	constrained int
 	// masked: its first sample is not trained on, by the run's rule "titles".
 	masked bool
@@ -79,7 +80,8 @@ func (k *desk) open(n, version int64, size int) {
 	id := events.GroupID(n)
 	k.Happen(events.GroupOpenedType, id, events.GroupOpened{Task: "task", Size: size, PolicyVersion: version})
 	for i := range size {
-		k.Happen(events.RolloutStartedType, events.RolloutID(id, i), events.RolloutStarted{Group: id, Member: i, PolicyVersion: version})
+		k.Happen(events.RolloutStartedType, events.RolloutID(id, i),
+			events.RolloutStarted{Group: id, Member: i, PolicyVersion: version})
 	}
 }
 
@@ -97,12 +99,15 @@ func (k *desk) end(n, version int64, endings ...ending) string {
 		} else {
 			stop := cmp.Or(e.stop, events.StopFinished)
 			ref := k.trajectory(id, rollout, version, e, stop)
-			finished := events.RolloutFinished{StopReason: stop, Tokens: e.tokens(), Sampled: e.sampled(), Constrained: e.constrained, TextOnly: e.textOnly, Trajectory: ref}
+			finished := events.RolloutFinished{StopReason: stop, Tokens: e.tokens(), Sampled: e.sampled(),
+				Constrained: e.constrained, TextOnly: e.textOnly, Trajectory: ref}
 			if e.masked {
 				finished.Masked = map[string]int{"titles": 3 - e.sampled()}
 			}
 			k.Happen(events.RolloutFinishedType, rollout, finished)
-			k.Happen(events.RolloutScoredType, rollout, events.RolloutScored{Reward: e.reward, TextOnly: e.textOnly, Trajectory: ref, Components: map[string]float64{"tests": e.reward}})
+			k.Happen(events.RolloutScoredType, rollout,
+				events.RolloutScored{Reward: e.reward, TextOnly: e.textOnly, Trajectory: ref,
+					Components: map[string]float64{"tests": e.reward}})
 			m.Reward, m.Shaped, m.Advantage = e.reward, e.reward, e.reward-0.5
 			if e.shaped != nil {
 				m.Shaped = *e.shaped
@@ -123,15 +128,19 @@ func (k *desk) end(n, version int64, endings ...ending) string {
 	return id
 }
 
-// trajectory stores a small trajectory: a prompt, two tokens sampled, a tool's answer, one token sampled.
+// trajectory stores a small trajectory: a prompt, two tokens sampled, a tool's
+// answer, one token sampled.
 func (k *desk) trajectory(group, rollout string, version int64, e ending, stop string) storage.Ref {
 	k.t.Helper()
-	tr := &storage.Trajectory{Run: testRun, Group: group, Rollout: rollout, Task: "task", StopReason: stop, DispatchVersion: version, TextOnly: e.textOnly}
+	tr := &storage.Trajectory{Run: testRun, Group: group, Rollout: rollout, Task: "task", StopReason: stop,
+		DispatchVersion: version, TextOnly: e.textOnly}
 	for i, m := range []storage.Message{
 		{Role: "user", TokenIDs: append([]int32{1, 2, 3}, make([]int32, e.prompt)...), PolicyVersion: -1},
-		{Role: "assistant", TokenIDs: []int32{4, 5}, LossMask: []bool{true, true}, Logprobs: []float32{-0.1, -0.2}, PolicyVersion: version},
+		{Role: "assistant", TokenIDs: []int32{4, 5}, LossMask: []bool{true, true}, Logprobs: []float32{-0.1, -0.2},
+			PolicyVersion: version},
 		{Role: "tool", TokenIDs: []int32{6}, PolicyVersion: -1},
-		{Role: "assistant", Turn: 1, TokenIDs: []int32{7}, LossMask: []bool{true}, Logprobs: []float32{-0.3}, PolicyVersion: version + 1},
+		{Role: "assistant", Turn: 1, TokenIDs: []int32{7}, LossMask: []bool{true}, Logprobs: []float32{-0.3},
+			PolicyVersion: version + 1},
 	} {
 		m.Index = int32(i)
 		m.Constrained = m.LossMask != nil && e.constrained >= 2+int(m.Turn)

@@ -25,7 +25,8 @@ func TestExport(t *testing.T) {
 	k.end(1, 0, ending{reward: 1}, ending{reward: 0.9}, ending{reward: 1, stop: events.StopLength}) // old
 	k.group(2, 9, ending{reward: 1}, ending{reward: 1})                                             // all equal
 	b := k.batch()
-	if !slices.Equal(b.Rollouts, []string{"g000001-0", "g000002-0", "g000002-1"}) || !maps.Equal(b.Masked, map[string]string{"g000001-1": "min_reward", "g000001-2": "truncated"}) {
+	if !slices.Equal(b.Rollouts, []string{"g000001-0", "g000002-0", "g000002-1"}) ||
+		!maps.Equal(b.Masked, map[string]string{"g000001-1": "min_reward", "g000001-2": "truncated"}) {
 		t.Errorf("rollouts %v, masked %v", b.Rollouts, b.Masked)
 	}
 	for _, s := range k.files(b)[0].Samples {
@@ -41,12 +42,14 @@ func TestExport(t *testing.T) {
 	if got := decidertest.Names(facts); !slices.Equal(got, []string{"group.dropped g000003"}) {
 		t.Fatalf("nobody reaches the threshold: %v", got)
 	}
-	if d := decidertest.Data[events.GroupDropped](t, facts[0]); d.Filter != "untrainable" || d.Reason != events.DropFiltered {
+	if d := decidertest.Data[events.GroupDropped](t, facts[0]); d.Filter != "untrainable" ||
+		d.Reason != events.DropFiltered {
 		t.Errorf("dropped %+v", d)
 	}
 }
 
-// Nobody needs to take an export's batches, and what is left when the run is closed is a smaller one.
+// Nobody needs to take an export's batches, and what is left when the run is
+// closed is a smaller one.
 func TestExportLosesNothing(t *testing.T) {
 	k := newDesk(t, export(0))
 	for n := range int64(7) {

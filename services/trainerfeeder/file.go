@@ -13,8 +13,9 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// Complete writes the files of a decided batch and names them in the fact. The files follow from immutable
-// trajectories and the folded state alone, so completing the same fact again gives the same bytes.
+// Complete writes the files of a decided batch and names them in the fact. The files
+// follow from immutable trajectories and the folded state alone, so completing the same
+// fact again gives the same bytes.
 func (d *Decider) Complete(ctx context.Context, v projection.View, fact events.Event) (events.Event, error) {
 	if fact.Type != events.BatchReadyType {
 		return fact, nil
@@ -63,7 +64,8 @@ func (d *Decider) complete(ctx context.Context, v projection.View, ready *events
 	ready.Samples, ready.Sampled = int(whole.Samples), whole.SampledTokens
 	for r := range ranks {
 		batch := &ranks[r].Batch
-		batch.Run, batch.Feed, batch.Step, batch.Rank, batch.Ranks, batch.Whole = d.run, d.feed.Name, ready.Step, r, len(ranks), whole
+		batch.Run, batch.Feed, batch.Step, batch.Rank, batch.Ranks, batch.Whole = d.run, d.feed.Name,
+			ready.Step, r, len(ranks), whole
 		batch.Roles = events.RolesIn(d.cfg, "")
 		batch.Teachers, batch.Hinter, batch.Hinted = d.feed.Teachers, d.feed.Hints, d.cfg.Hinted(d.feed)
 		for i := range batch.Samples {
@@ -99,7 +101,8 @@ type trained struct {
 	left    map[int]string // samples of which no token is trained on, and why
 }
 
-// leaveOut takes out the samples of which no token is trained on: a trainer would average over a loss of nothing.
+// leaveOut takes out the samples of which no token is trained on: a trainer would
+// average over a loss of nothing.
 func (t *trained) leaveOut() {
 	var kept []int
 	kept, t.left = storage.Trained(t.samples)
@@ -171,7 +174,8 @@ func (d *Decider) load(ctx context.Context, v projection.View, ready events.Batc
 }
 
 // samples reads one member's trajectory; every sample of it carries the member's reward.
-func (d *Decider) samples(ctx context.Context, m member, said *events.RolloutHinted, version int64) ([]storage.Sample, error) {
+func (d *Decider) samples(ctx context.Context, m member, said *events.RolloutHinted,
+	version int64) ([]storage.Sample, error) {
 	data, err := storage.GetBlob(ctx, d.store, m.Trajectory)
 	if err != nil {
 		return nil, fmt.Errorf("trajectory of %s: %w", m.Rollout, err)

@@ -57,8 +57,10 @@ func checkBatch(t *testing.T, data []byte) {
 		group, member := events.GroupID(int64(i/2+1)), i%2
 		reward := float32(1 - member)
 		advantage := reward - 0.5
-		if s.Rollout != events.RolloutID(group, member) || s.Group != group || s.Reward != reward || s.Staleness != int32(1-i/2) || s.PromptLength != 3 {
-			t.Errorf("sample %d: rollout %s, reward %g, staleness %d, prompt of %d", i, s.Rollout, s.Reward, s.Staleness, s.PromptLength)
+		if s.Rollout != events.RolloutID(group, member) || s.Group != group || s.Reward != reward ||
+			s.Staleness != int32(1-i/2) || s.PromptLength != 3 {
+			t.Errorf("sample %d: rollout %s, reward %g, staleness %d, prompt of %d", i, s.Rollout, s.Reward,
+				s.Staleness, s.PromptLength)
 		}
 		if want := []int32{1, 2, 3, 4, 5, 6, 7}; !slices.Equal(s.Tokens, want) {
 			t.Errorf("sample %d: tokens %v", i, s.Tokens)
@@ -83,7 +85,8 @@ func TestMissingTrajectory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := k.d.Complete(t.Context(), k.View(), fact); err == nil || !strings.Contains(err.Error(), "batch 1 of feed trainer: trajectory of g00000") {
+	if _, err := k.d.Complete(t.Context(), k.View(), fact); err == nil ||
+		!strings.Contains(err.Error(), "batch 1 of feed trainer: trajectory of g00000") {
 		t.Errorf("a batch without its trajectories: %v", err)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Why a scored member of a batched group is not trained on; it counts in the group's baseline all the same.
+// Why a scored member of a batched group is not trained on; it counts in the
+// group's baseline all the same.
 const (
 	maskInvalidated = "invalidated"
 	maskTextOnly    = "no token ids"
@@ -34,7 +35,8 @@ func (d *Decider) mask(g pending, m member) string {
 	return why
 }
 
-// wholeEpisode reports whether all roles of a member's episode are trained on. A role that the environment never asked has nothing to train on, and is no loss.
+// wholeEpisode reports whether all roles of a member's episode are trained on. A role that the
+// environment never asked has nothing to train on, and is no loss.
 func (d *Decider) wholeEpisode(g pending, m member) bool {
 	roles := len(events.RolesIn(d.cfg, g.ID))
 	if roles == 0 {
@@ -122,10 +124,12 @@ func (d *Decider) drop(g pending, s state) (events.GroupDropped, bool) {
 		dropped.Reason, dropped.Staleness = events.DropStale, staleness
 		dropped.Detail = fmt.Sprintf("%d policy versions old, at most %d are allowed", staleness, d.staleness.Max)
 		if now := s.PolicyVersion - d.ageVersion(g); now < staleness {
-			dropped.Detail = fmt.Sprintf("%d policy versions old now and %d when its batch would be consumed, at most %d are allowed", now, staleness, d.staleness.Max)
+			dropped.Detail = fmt.Sprintf("%d policy versions old now and %d when its batch would be consumed, at most %d are allowed",
+				now, staleness, d.staleness.Max)
 		}
 	case s.Closed && !d.feed.Export():
-		dropped.Reason, dropped.Filter, dropped.Detail = events.DropStale, filterClosed, "the run was closed before the group was batched"
+		dropped.Reason, dropped.Filter, dropped.Detail = events.DropStale, filterClosed,
+			"the run was closed before the group was batched"
 	default:
 		return dropped, false
 	}
@@ -142,7 +146,8 @@ func (d *Decider) filter(g pending) (name, detail string) {
 		return filterUntrainable, "no member can be trained on: " + why
 	}
 	if tokens := d.trainedTokens(g); tokens > storage.MaxArrowTokens {
-		return filterTooLarge, fmt.Sprintf("its %d tokens are more than a batch file holds, which is %d", tokens, storage.MaxArrowTokens)
+		return filterTooLarge, fmt.Sprintf("its %d tokens are more than a batch file holds, which is %d", tokens,
+			storage.MaxArrowTokens)
 	}
 	if d.filters.ZeroVariance {
 		if reward, ok := d.allEqual(g); ok {
@@ -173,7 +178,8 @@ func (d *Decider) untrainable(g pending) (why string, ok bool) {
 	return strings.Join(slices.Sorted(maps.Keys(reasons)), ", "), true
 }
 
-// allEqual reports whether the compared members of each role have the same reward, and the first of these. A length penalty tells any rewards apart, so what was scored counts.
+// allEqual reports whether the compared members of each role have the same reward, and the first of
+// these. A length penalty tells any rewards apart, so what was scored counts.
 func (d *Decider) allEqual(g pending) (reward float64, ok bool) {
 	seen := map[string]float64{}
 	for _, m := range g.Members {

@@ -13,7 +13,8 @@ func (d *Decider) Apply(tx *projection.Tx, e events.Event) error {
 	switch e.Type {
 	case events.RunOpenedType:
 		return begin(tx, e)
-	case events.RunClosedType, events.WeightsPublishedType, events.BatchReadyType, events.BatchConsumedType, events.BatchRewoundType:
+	case events.RunClosedType, events.WeightsPublishedType, events.BatchReadyType, events.BatchConsumedType,
+		events.BatchRewoundType:
 		return d.applyProgress(tx, e)
 	case events.GroupOpenedType, events.GroupCompletedType, events.GroupDroppedType:
 		return d.applyGroup(tx, e)
@@ -89,7 +90,8 @@ func noteChange(tx *projection.Tx, e events.Event) error {
 	return projection.Put(tx, stateKey, s)
 }
 
-// applyRollout folds what happens to one rollout before its group is complete, and what is said about it until it is batched.
+// applyRollout folds what happens to one rollout before its group is complete, and what is said
+// about it until it is batched.
 func (d *Decider) applyRollout(tx *projection.Tx, e events.Event) error {
 	switch e.Type {
 	case events.RolloutStartedType:
@@ -110,8 +112,10 @@ func (d *Decider) applyRollout(tx *projection.Tx, e events.Event) error {
 		}
 		return change(tx, episodes+e.Entity, func(r *episode) {
 			r.Progress.Apply(e)
-			r.Stop, r.Tokens, r.Misfit, r.Unasked = finished.StopReason, int64(finished.Tokens), finished.Misfit(), finished.Turns == 0 && !finished.Misfit()
-			r.Unsampled, r.Masked, r.Constrained = finished.Unsampled(), finished.OnlyMasked(), finished.OnlyConstrained()
+			r.Stop, r.Tokens, r.Misfit, r.Unasked = finished.StopReason, int64(finished.Tokens), finished.Misfit(),
+				finished.Turns == 0 && !finished.Misfit()
+			r.Unsampled, r.Masked, r.Constrained = finished.Unsampled(), finished.OnlyMasked(),
+				finished.OnlyConstrained()
 			r.Oldest, r.Unknown = min(r.Version, finished.MinVersion), finished.UnknownVersions > 0
 		})
 	case events.RolloutScoredType:
@@ -154,7 +158,8 @@ func (d *Decider) applyGroup(tx *projection.Tx, e events.Event) error {
 		if err != nil {
 			return err
 		}
-		return projection.Put(tx, flights+e.Entity, openGroup{Version: opened.PolicyVersion, Opened: e.Seq, Size: opened.Size})
+		return projection.Put(tx, flights+e.Entity, openGroup{Version: opened.PolicyVersion,
+			Opened: e.Seq, Size: opened.Size})
 	case events.GroupCompletedType:
 		return d.applyCompleted(tx, e)
 	}
@@ -194,10 +199,12 @@ func (d *Decider) applyCompleted(tx *projection.Tx, e events.Event) error {
 		}
 		g.DispatchVersion, g.Oldest = min(g.DispatchVersion, r.Version), min(g.Oldest, r.Oldest)
 		r.Invalid = r.Invalidated
-		g.Members = append(g.Members, member{Rollout: m.Rollout, Index: i, Compared: !m.Failed, Reward: m.Reward, Shaped: m.Shaped, Advantage: m.Advantage, outcome: r.outcome})
+		g.Members = append(g.Members, member{Rollout: m.Rollout, Index: i, Compared: !m.Failed, Reward: m.Reward,
+			Shaped: m.Shaped, Advantage: m.Advantage, outcome: r.outcome})
 	}
 	if err := noteChange(tx, e); err != nil || g.compared() == 0 {
-		// Where every member failed or was invalidated there is nothing to train, and nothing to drop.
+		// Where every member failed or was invalidated there is nothing to
+		// train, and nothing to drop.
 		return errors.Join(err, forgetAll(tx, g))
 	}
 	place := d.place(g, e.Seq)
@@ -207,7 +214,8 @@ func (d *Decider) applyCompleted(tx *projection.Tx, e events.Event) error {
 	return projection.Put(tx, waiting+place, g)
 }
 
-// place orders the waiting groups: as they were completed, or for a feed that waits by the version that they were dispatched with.
+// place orders the waiting groups: as they were completed, or for a feed that waits by the version
+// that they were dispatched with.
 func (d *Decider) place(g pending, seq uint64) string {
 	place := events.StepKey(int64(seq))
 	if d.waits() {

@@ -10,10 +10,12 @@ import (
 	"github.com/rondo-rl/rondo/storage/projection"
 )
 
-// maxHintTexts bounds the texts and tokens of the hints of one batch, in bytes of their JSON: batch files have a limit.
+// maxHintTexts bounds the texts and tokens of the hints of one batch, in bytes of their JSON:
+// batch files have a limit.
 const maxHintTexts = 8 << 20
 
-// applyHinted keeps what the feed's hinter says of a rollout that may still be batched. It says it once.
+// applyHinted keeps what the feed's hinter says of a rollout that may still be
+// batched. It says it once.
 func (d *Decider) applyHinted(tx *projection.Tx, e events.Event) error {
 	said, err := events.Data[events.RolloutHinted](e)
 	if err != nil || d.feed.Hints == "" || said.By != d.feed.Hints {
@@ -44,8 +46,10 @@ func hint(said *events.RolloutHinted, samples []storage.Sample) error {
 	return nil
 }
 
-// teachSpans gives samples what a teacher says of the tokens that hints are about, with the hints in the context. Of all other tokens it says nothing.
-func (d *Decider) teachSpans(ctx context.Context, ref *storage.Ref, said *events.RolloutHinted, samples []storage.Sample) error {
+// teachSpans gives samples what a teacher says of the tokens that hints are about, with the hints
+// in the context. Of all other tokens it says nothing.
+func (d *Decider) teachSpans(ctx context.Context, ref *storage.Ref, said *events.RolloutHinted,
+	samples []storage.Sample) error {
 	var lists [][]float32
 	if ref != nil && said != nil {
 		data, err := storage.GetBlob(ctx, d.store, *ref)
@@ -65,7 +69,8 @@ func (d *Decider) teachSpans(ctx context.Context, ref *storage.Ref, said *events
 	return nil
 }
 
-// shortenHints leaves out the texts and tokens of hints of which a batch has too many. The spans and what teachers say of them stay.
+// shortenHints leaves out the texts and tokens of hints of which a batch has too many. The spans
+// and what teachers say of them stay.
 func shortenHints(members []*trained) {
 	left := maxHintTexts
 	for _, t := range members {

@@ -9,8 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Run is the service: it folds groups and rollouts with what is said about them, the facts of its feeds' batches and
-// weights_published, and emits batch_ready and group_dropped.
+// Run is the service: it folds groups and rollouts with what is said about them, the facts of its
+// feeds' batches and weights_published, and emits batch_ready and group_dropped.
 func Run(ctx context.Context, env pipeline.Env) error {
 	store := env.Log.Store()
 	return pipeline.RunDeciding(ctx, env, pipeline.Deciding{

@@ -11,7 +11,8 @@ type rank struct {
 	members []*trained
 }
 
-// spread spreads whole groups over the feed's ranks, balanced by what they cost, and packs each rank's samples where the feed says so.
+// spread spreads whole groups over the feed's ranks, balanced by what they cost, and packs each
+// rank's samples where the feed says so.
 func (d *Decider) spread(groups [][]*trained) ([]rank, error) {
 	model, limit := "", 0
 	if m := d.feed.MicroBatch; m != nil {

@@ -11,10 +11,12 @@ func (d *Decider) drops() bool {
 }
 func (d *Decider) waits() bool { return d.staleness.Policy == runfile.StaleWait }
 
-// paces reports whether this is the feed that the policy is trained on, by whose steps its versions come.
+// paces reports whether this is the feed that the policy is trained on, by whose
+// steps its versions come.
 func (d *Decider) paces() bool { return d.feed.Name == d.cfg.Feeds[0].Name }
 
-// ageVersion is the policy version from which a group's age counts: that of its oldest token where the feed requires versions, else that at dispatch.
+// ageVersion is the policy version from which a group's age counts: that of its oldest token where
+// the feed requires versions, else that at dispatch.
 func (d *Decider) ageVersion(g pending) int64 {
 	if d.staleness.RequireVersions {
 		return g.Oldest
@@ -22,12 +24,15 @@ func (d *Decider) ageVersion(g pending) int64 {
 	return g.DispatchVersion
 }
 
-// age is how many policy versions old a group will be when a batch that is composed now is consumed. Each step that was composed before and
-// that no weights cover yet counts as one version: the trainer takes that step first. Such a group is dropped at once, although those versions
-// are not published yet. If it waited for them, it would take up capacity, and a trainer that publishes late would get no batch until then.
+// age is how many policy versions old a group will be when a batch that is composed now is
+// consumed. Each step that was composed before and that no weights cover yet counts as one version:
+// the trainer takes that step first. Such a group is dropped at once, although those versions are
+// not published yet. If it waited for them, it would take up capacity, and a trainer that publishes
+// late would get no batch until then.
 //
-// In an external run the sampler does not hold outsiders back to what the trainer has published. There a group of the current version is
-// always taken, and nothing is expected before the run's first weights: the trainer may never publish any.
+// In an external run the sampler does not hold outsiders back to what the trainer has published.
+// There a group of the current version is always taken, and nothing is expected before the run's
+// first weights: the trainer may never publish any.
 func (d *Decider) age(g pending, s state) int64 {
 	age := s.PolicyVersion - d.ageVersion(g)
 	if !d.paces() || d.feed.Export() {
@@ -39,9 +44,10 @@ func (d *Decider) age(g pending, s state) int64 {
 	return age + s.Ready - s.ThroughStep
 }
 
-// tooOldSoon reports whether a batch of some groups that is decided now would make a group in flight too old for the version after it.
-// Nobody waits for ever: such a group has rollouts under way, which their deadlines end, or is about to be completed, and groups that
-// were opened when the last of the batch's was complete do not count.
+// tooOldSoon reports whether a batch of some groups that is decided now would make a group in
+// flight too old for the version after it. Nobody waits for ever: such a group has rollouts under
+// way, which their deadlines end, or is about to be completed, and groups that were opened when the
+// last of the batch's was complete do not count.
 func (d *Decider) tooOldSoon(v projection.View, s state, groups []pending) (bool, error) {
 	if !d.waits() {
 		return false, nil

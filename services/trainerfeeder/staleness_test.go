@@ -28,14 +28,16 @@ func TestKeepFlagsWhatIsStale(t *testing.T) {
 		if s.Group == "g000002" {
 			version = 4
 		}
-		want := []storage.VersionSegment{{Start: 3, Length: 2, Version: version, Stale: version == 0}, {Start: 6, Length: 1, Version: version + 1, Stale: version == 0}}
+		want := []storage.VersionSegment{{Start: 3, Length: 2, Version: version, Stale: version == 0},
+			{Start: 6, Length: 1, Version: version + 1, Stale: version == 0}}
 		if !slices.Equal(s.PolicyVersions, want) || s.DispatchVersion != version || s.Staleness != int32(3-version) {
 			t.Errorf("%s: staleness %d, versions %v, want %v", s.Rollout, s.Staleness, s.PolicyVersions, want)
 		}
 	}
 }
 
-// A rollout that was dispatched too long ago, but finished by newer weights, is stale in its first part alone.
+// A rollout that was dispatched too long ago, but finished by newer weights, is stale
+// in its first part alone.
 func TestStaleSegments(t *testing.T) {
 	k := newDesk(t, policy(runfile.StaleKeep, 1), feed(func(f *runfile.Feed) { f.GroupsPerBatch = 1 }))
 	k.version(2)
@@ -48,7 +50,8 @@ func TestStaleSegments(t *testing.T) {
 
 // trained publishes weights that were trained on a step.
 func (k *desk) trained(step int64) {
-	k.Happen(events.WeightsPublishedType, "policy", events.WeightsPublished{Version: step, Run: testRun, ThroughStep: step})
+	k.Happen(events.WeightsPublishedType, "policy", events.WeightsPublished{Version: step, Run: testRun,
+		ThroughStep: step})
 }
 
 func TestWaitLetsNothingGrowTooOld(t *testing.T) {
@@ -107,20 +110,26 @@ func TestWaitDropsNothing(t *testing.T) {
 	}
 }
 
-// Whom a batch waits for is bounded: rollouts end by their deadlines, and what is opened later does not count.
+// Whom a batch waits for is bounded: rollouts end by their deadlines, and what is
+// opened later does not count.
 func TestWaitEnds(t *testing.T) {
 	for name, end := range map[string]func(k *desk){
 		"the rollouts fail at their deadline": func(k *desk) {
 			for i := range 2 {
-				k.Happen(events.RolloutFailedType, events.RolloutID("g000001", i), events.RolloutFailed{Stage: events.StageSampler, Class: events.ClassDeadline})
+				k.Happen(events.RolloutFailedType, events.RolloutID("g000001", i),
+					events.RolloutFailed{Stage: events.StageSampler, Class: events.ClassDeadline})
 			}
 			k.nothing("all members have ended, but the group is not complete")
-			k.Happen(events.GroupCompletedType, "g000001", events.GroupCompleted{Members: []events.Member{{Rollout: "g000001-0", Failed: true}, {Rollout: "g000001-1", Failed: true}}})
+			k.Happen(events.GroupCompletedType, "g000001",
+				events.GroupCompleted{Members: []events.Member{{Rollout: "g000001-0", Failed: true},
+					{Rollout: "g000001-1", Failed: true}}})
 		},
 		"an outsider never starts the rest of its group": func(k *desk) {
 			k.Happen(events.RolloutFailedType, "g000001-0", events.RolloutFailed{Class: events.ClassDeadline})
 			k.Happen(events.RolloutFailedType, "g000001-1", events.RolloutFailed{Class: events.ClassDeadline})
-			k.Happen(events.GroupCompletedType, "g000001", events.GroupCompleted{Members: []events.Member{{Rollout: "g000001-0", Failed: true}, {Rollout: "g000001-1", Failed: true}}})
+			k.Happen(events.GroupCompletedType, "g000001",
+				events.GroupCompleted{Members: []events.Member{{Rollout: "g000001-0", Failed: true},
+					{Rollout: "g000001-1", Failed: true}}})
 			k.Happen(events.GroupOpenedType, "xlazy", events.GroupOpened{Size: 2})
 			k.Happen(events.RolloutStartedType, "xlazy-0", events.RolloutStarted{Group: "xlazy"})
 			k.Happen(events.RolloutFailedType, "xlazy-0", events.RolloutFailed{Class: events.ClassDeadline})
@@ -158,7 +167,10 @@ func TestWaitEnds(t *testing.T) {
 
 // Versions of a feed that does not train the policy come from elsewhere, whatever it has ready.
 func TestWaitOfAnotherFeed(t *testing.T) {
-	k := newDesk(t, policy(runfile.StaleWait, 1), func(cfg *runfile.RunConfig) { cfg.Feeds[0], cfg.Feeds[1] = cfg.Feeds[1], cfg.Feeds[0] })
+	k := newDesk(t, policy(runfile.StaleWait, 1), func(cfg *runfile.RunConfig) {
+		cfg.Feeds[0],
+			cfg.Feeds[1] = cfg.Feeds[1], cfg.Feeds[0]
+	})
 	k.d.feed.Name, k.d.feed.GroupsPerBatch = "trainer", 1
 	for n := range int64(3) {
 		k.open(n+1, 0, 1)
@@ -172,7 +184,8 @@ func TestWaitOfAnotherFeed(t *testing.T) {
 	}
 }
 
-// TestStaleTokensOfUnknownVersion: what nobody reported is as old as its rollout's start, in flags, and stays marked as unknown.
+// TestStaleTokensOfUnknownVersion: what nobody reported is as old as its rollout's start, in flags,
+// and stays marked as unknown.
 func TestStaleTokensOfUnknownVersion(t *testing.T) {
 	for _, c := range []struct {
 		segment                    storage.VersionSegment

@@ -20,8 +20,9 @@ type state struct {
 
 // outcome is what a rollout came to.
 type outcome struct {
-	Version    int64              `json:"version"`           // policy version at dispatch
-	Oldest     int64              `json:"oldest,omitempty"`  // of the versions of its tokens, as far as they are known, and at dispatch
+	Version int64 `json:"version"` // policy version at dispatch
+	// of the versions of its tokens, as far as they are known, and at dispatch
+	Oldest     int64              `json:"oldest,omitempty"`
 	Unknown    bool               `json:"unknown,omitempty"` // sampled tokens are of a version that nobody reported
 	Stop       string             `json:"stop"`
 	Tokens     int64              `json:"tokens"` // over all samples
@@ -37,9 +38,11 @@ type outcome struct {
 	Invalid     bool `json:"invalid,omitempty"`
 	Unasked     bool `json:"unasked,omitempty"` // its environment never gave it the word
 	Misfit      bool `json:"misfit,omitempty"`  // not even its first prompt fitted into the server's context
-	// Hints is how many hints the feed's hinter has stated of it, nil as long as it has said nothing.
+	// Hints is how many hints the feed's hinter has stated of it, nil as
+	// long as it has said nothing.
 	Hints *int `json:"hints,omitempty"`
-	// Teachers are what the feed's teachers have said of it, by name: where their log-probabilities are, nil for one that has failed.
+	// Teachers are what the feed's teachers have said of it, by name: where their log-probabilities
+	// are, nil for one that has failed.
 	Teachers map[string]*storage.Ref `json:"teachers,omitempty"`
 }
 

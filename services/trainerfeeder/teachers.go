@@ -14,7 +14,8 @@ import (
 // maskTeacher begins why a member is not trained on of which a teacher has said nothing.
 const maskTeacher = "no log-probabilities of teacher "
 
-// waitEnd is when the feed stops to wait for what its teachers and its hinter say of a group that is complete now.
+// waitEnd is when the feed stops to wait for what its teachers and its hinter say of a
+// group that is complete now.
 func (d *Decider) waitEnd(completed events.Event) (until time.Time) {
 	if d.feed.Awaits() {
 		until = completed.Time.Add(d.feed.TeacherWaits()).UTC()
@@ -22,7 +23,8 @@ func (d *Decider) waitEnd(completed events.Event) (until time.Time) {
 	return until
 }
 
-// applyTeacher keeps where the log-probabilities of a rollout are that may still be batched. Each teacher states them once.
+// applyTeacher keeps where the log-probabilities of a rollout are that may still be batched. Each
+// teacher states them once.
 func (d *Decider) applyTeacher(tx *projection.Tx, e events.Event) error {
 	said, err := events.Data[events.TeacherScored](e)
 	if err != nil || !slices.Contains(d.feed.Teachers, said.Teacher) {
@@ -58,8 +60,9 @@ func keepOutcome(tx *projection.Tx, e events.Event, keep func(*outcome)) error {
 	})
 }
 
-// untaught names the first of the feed's teachers whose log-probabilities of a member are not there, "" where all are. A teacher that takes hints masks nobody:
-// without what it says a rollout is trained on as it is.
+// untaught names the first of the feed's teachers whose log-probabilities of a member are not
+// there, "" where all are. A teacher that takes hints masks nobody: without what it says a
+// rollout is trained on as it is.
 func (d *Decider) untaught(m member) string {
 	for _, name := range d.feed.Teachers {
 		if m.Teachers[name] == nil && d.cfg.Teacher(name).Hints == "" {
@@ -69,17 +72,19 @@ func (d *Decider) untaught(m member) string {
 	return ""
 }
 
-// awaitsTeachers reports whether a teacher, or the hinter, may still say something of a member that is trained on then. Nobody asks one about a run that is closed.
+// awaitsTeachers reports whether a teacher, or the hinter, may still say something of a member that
+// is trained on then. Nobody asks one about a run that is closed.
 func (d *Decider) awaitsTeachers(g pending, s state, now time.Time) bool {
 	if s.Closed || !now.Before(g.Until) {
 		return false
 	}
 	return slices.ContainsFunc(g.Members, func(m member) bool {
-		return d.maskSampled(m) == "" && (d.feed.Hints != "" && m.Hints == nil || slices.ContainsFunc(d.feed.Teachers, func(name string) bool {
-			_, said := m.Teachers[name]
-			asked := d.cfg.Teacher(name).Hints == "" || m.Hints != nil && *m.Hints > 0
-			return asked && !said
-		}))
+		return d.maskSampled(m) == "" &&
+			(d.feed.Hints != "" && m.Hints == nil || slices.ContainsFunc(d.feed.Teachers, func(name string) bool {
+				_, said := m.Teachers[name]
+				asked := d.cfg.Teacher(name).Hints == "" || m.Hints != nil && *m.Hints > 0
+				return asked && !said
+			}))
 	})
 }
 

@@ -17,7 +17,8 @@ func withTeachers(f *runfile.Feed) {
 	f.Teachers, f.TeacherWait = []string{"reference", "big"}, runfile.Duration(5*time.Minute)
 }
 
-// says has a teacher say of a member's tokens what value makes of their places; failed where value is nil.
+// says has a teacher say of a member's tokens what value makes of their places;
+// failed where value is nil.
 func (k *desk) says(teacher, group string, member int, lengths []int, value func(token int) float32) {
 	k.t.Helper()
 	said := events.TeacherScored{Teacher: teacher, Failed: "it does not fit"}
@@ -47,8 +48,9 @@ func places(scale float32) func(int) float32 {
 	return func(token int) float32 { return -scale * float32(token) }
 }
 
-// TestBatchWithTeachers: a batch waits for what the feed's teachers say, before or behind the end of the groups, and each token gets the log-probabilities of its
-// own place, in every sample of a rollout.
+// TestBatchWithTeachers: a batch waits for what the feed's teachers say, before or behind
+// the end of the groups, and each token gets the log-probabilities of its own place, in
+// every sample of a rollout.
 func TestBatchWithTeachers(t *testing.T) {
 	k := newDesk(t, feed(withTeachers))
 	split := []ending{{reward: 1, split: true}, {reward: 0}}
@@ -88,13 +90,15 @@ func TestBatchWithTeachers(t *testing.T) {
 			}
 		}
 	}
-	if other := NewDecider(testRun, k.d.cfg, k.d.cfg.Feeds[1], k.store); other.untaught(member{}) != "" || !other.waitEnd(events.Event{}).IsZero() {
+	if other := NewDecider(testRun, k.d.cfg, k.d.cfg.Feeds[1], k.store); other.untaught(member{}) != "" ||
+		!other.waitEnd(events.Event{}).IsZero() {
 		t.Error("a feed without teachers waits for some")
 	}
 }
 
-// TestTeachersThatDoNotSpeak: a rollout of which a teacher has said nothing in time, or that it cannot score, is masked with the teacher's name, and a group of
-// such ones dropped. Other groups are not held up.
+// TestTeachersThatDoNotSpeak: a rollout of which a teacher has said nothing in time, or that
+// it cannot score, is masked with the teacher's name, and a group of such ones dropped.
+// Other groups are not held up.
 func TestTeachersThatDoNotSpeak(t *testing.T) {
 	k := newDesk(t, feed(func(f *runfile.Feed) { withTeachers(f); f.GroupsPerBatch = 1 }))
 	silent := k.group(1, 0, good...)
@@ -108,7 +112,8 @@ func TestTeachersThatDoNotSpeak(t *testing.T) {
 	k.nothing("big may still speak")
 	k.says("big", spoken, 1, []int{7}, places(1))
 	ready := k.batch()
-	if !slices.Equal(ready.Groups, []string{spoken}) || ready.Masked[events.RolloutID(spoken, 1)] != "no log-probabilities of teacher reference" {
+	if !slices.Equal(ready.Groups, []string{spoken}) ||
+		ready.Masked[events.RolloutID(spoken, 1)] != "no log-probabilities of teacher reference" {
 		t.Errorf("the batch is of %v, masked %v", ready.Groups, ready.Masked)
 	}
 	k.consumed(1)
@@ -118,12 +123,14 @@ func TestTeachersThatDoNotSpeak(t *testing.T) {
 	if len(dropped) != 1 || dropped[0].Entity != silent {
 		t.Fatalf("behind the bound there is %v", decidertest.Names(dropped))
 	}
-	if d := decidertest.Data[events.GroupDropped](t, dropped[0]); d.Filter != filterUntrainable || !strings.Contains(d.Detail, "no log-probabilities of teacher big") {
+	if d := decidertest.Data[events.GroupDropped](t, dropped[0]); d.Filter != filterUntrainable ||
+		!strings.Contains(d.Detail, "no log-probabilities of teacher big") {
 		t.Errorf("dropped as %+v", d)
 	}
 }
 
-// TestNoTeacherOfAClosedRun: nobody asks teachers about a closed run, so an export does not wait for them.
+// TestNoTeacherOfAClosedRun: nobody asks teachers about a closed run, so an
+// export does not wait for them.
 func TestNoTeacherOfAClosedRun(t *testing.T) {
 	least := 0.5
 	k := newDesk(t, feed(func(f *runfile.Feed) { withTeachers(f); f.MinReward = &least }))

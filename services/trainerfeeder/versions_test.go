@@ -26,8 +26,10 @@ func (k *desk) spanned(n, dispatched int64, versions ...[2]int64) {
 			k.t.Fatal(err)
 		}
 		row.Index = 1
-		tr := &storage.Trajectory{Run: testRun, Group: id, Rollout: rollout, Task: "task", StopReason: events.StopFinished, DispatchVersion: dispatched,
-			Messages: []storage.Message{{Role: "user", TokenIDs: []int32{1}, Logprobs: []float32{0}, LossMask: []bool{false}, PolicyVersion: -1}, row}}
+		tr := &storage.Trajectory{Run: testRun, Group: id, Rollout: rollout, Task: "task",
+			StopReason: events.StopFinished, DispatchVersion: dispatched,
+			Messages: []storage.Message{{Role: "user", TokenIDs: []int32{1}, Logprobs: []float32{0},
+				LossMask: []bool{false}, PolicyVersion: -1}, row}}
 		data, err := storage.EncodeTrajectory(tr)
 		if err != nil {
 			k.t.Fatal(err)
@@ -37,8 +39,10 @@ func (k *desk) spanned(n, dispatched int64, versions ...[2]int64) {
 			k.t.Fatal(err)
 		}
 		k.Happen(events.RolloutFinishedType, rollout, finished)
-		k.Happen(events.RolloutScoredType, rollout, events.RolloutScored{Reward: reward, Trajectory: finished.Trajectory})
-		completed.Members = append(completed.Members, events.Member{Rollout: rollout, Reward: reward, Shaped: reward, Advantage: reward - 0.5})
+		k.Happen(events.RolloutScoredType, rollout, events.RolloutScored{Reward: reward,
+			Trajectory: finished.Trajectory})
+		completed.Members = append(completed.Members, events.Member{Rollout: rollout, Reward: reward, Shaped: reward,
+			Advantage: reward - 0.5})
 	}
 	k.Happen(events.GroupCompletedType, id, completed)
 }
@@ -47,7 +51,8 @@ func require(cfg *runfile.RunConfig) { cfg.Staleness.RequireVersions = true }
 
 func single(cfg *runfile.RunConfig) { cfg.Feeds[0].GroupsPerBatch = 1 }
 
-// TestVersionsInBatches: a batch says of each token which version sampled it, also where that changed within a turn, and flags those that are too old.
+// TestVersionsInBatches: a batch says of each token which version sampled it, also where that
+// changed within a turn, and flags those that are too old.
 func TestVersionsInBatches(t *testing.T) {
 	k := newDesk(t, single, policy(runfile.StaleKeep, 1))
 	k.version(3)
@@ -64,14 +69,17 @@ func TestVersionsInBatches(t *testing.T) {
 	}
 }
 
-// TestRequiredVersions: a feed that requires versions masks rollouts with tokens of an unknown one, says so where no other is left, and counts the age of a
-// group from its oldest token. Others take them as they are.
+// TestRequiredVersions: a feed that requires versions masks rollouts with tokens of an unknown
+// one, says so where no other is left, and counts the age of a group from its oldest token.
+// Others take them as they are.
 func TestRequiredVersions(t *testing.T) {
 	t.Run("masked", func(t *testing.T) {
 		k := newDesk(t, single, require)
 		k.spanned(1, 0, [2]int64{0, 0}, [2]int64{0, -1}, [2]int64{-1, 0}, [2]int64{0, 0})
 		b := k.batch()
-		if want := map[string]string{"g000001-1": "unknown version", "g000001-2": "unknown version"}; len(b.Masked) != 2 || b.Masked["g000001-1"] != want["g000001-1"] || b.Masked["g000001-2"] != want["g000001-2"] {
+		if want := map[string]string{"g000001-1": "unknown version",
+			"g000001-2": "unknown version"}; len(b.Masked) != 2 || b.Masked["g000001-1"] != want["g000001-1"] ||
+			b.Masked["g000001-2"] != want["g000001-2"] {
 			t.Errorf("masked %v, want %v", b.Masked, want)
 		}
 		if !slices.Equal(b.Rollouts, []string{"g000001-0", "g000001-3"}) {
@@ -84,12 +92,16 @@ func TestRequiredVersions(t *testing.T) {
 		reason   string // of the drop; "" is batched
 		detail   string
 	}{
-		"all unknown":                       {require, [2]int64{-1, 2}, events.DropFiltered, "unknown version"},
-		"all unknown, and none required":    {func(*runfile.RunConfig) {}, [2]int64{-1, 2}, "", ""},
-		"old tokens":                        {require, [2]int64{0, 2}, events.DropStale, "2 policy versions old"},
-		"old tokens, and none required":     {func(*runfile.RunConfig) {}, [2]int64{0, 2}, "", ""},
-		"tokens as old as may be":           {require, [2]int64{1, 2}, "", ""},
-		"another feed's bound is the run's": {func(c *runfile.RunConfig) { require(c); c.Feeds[0].Staleness = &runfile.Staleness{Max: 1} }, [2]int64{0, 2}, "", ""},
+		"all unknown":                    {require, [2]int64{-1, 2}, events.DropFiltered, "unknown version"},
+		"all unknown, and none required": {func(*runfile.RunConfig) {}, [2]int64{-1, 2}, "", ""},
+		"old tokens":                     {require, [2]int64{0, 2}, events.DropStale, "2 policy versions old"},
+		"old tokens, and none required":  {func(*runfile.RunConfig) {}, [2]int64{0, 2}, "", ""},
+		"tokens as old as may be":        {require, [2]int64{1, 2}, "", ""},
+		"another feed's bound is the run's": {func(c *runfile.RunConfig) {
+			require(
+				c)
+			c.Feeds[0].Staleness = &runfile.Staleness{Max: 1}
+		}, [2]int64{0, 2}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newDesk(t, single, c.change)
@@ -102,7 +114,8 @@ func TestRequiredVersions(t *testing.T) {
 			if c.reason == "" {
 				return
 			}
-			if dropped := decidertest.Data[events.GroupDropped](t, facts[0]); dropped.Reason != c.reason || !strings.Contains(dropped.Detail, c.detail) {
+			if dropped := decidertest.Data[events.GroupDropped](t, facts[0]); dropped.Reason != c.reason ||
+				!strings.Contains(dropped.Detail, c.detail) {
 				t.Errorf("dropped %+v", dropped)
 			}
 		})

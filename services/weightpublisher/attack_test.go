@@ -26,7 +26,8 @@ import (
 	"github.com/rondo-rl/rondo/weights"
 )
 
-// vastStore pretends to hold an object of the largest size under every key of a blob, and notes what is read.
+// vastStore pretends to hold an object of the largest size under every key of a
+// blob, and notes what is read.
 type vastStore struct {
 	storage.Store
 	mu    sync.Mutex
@@ -50,7 +51,8 @@ func (s *vastStore) Open(ctx context.Context, key string) (storage.Object, error
 	return nil, storage.ErrNotFound
 }
 
-// TestSmallStatementsOfHugeWeights: a statement of some 87 KB names terabytes. It is rejected before a byte of them is read.
+// TestSmallStatementsOfHugeWeights: a statement of some 87 KB names terabytes. It is rejected
+// before a byte of them is read.
 func TestSmallStatementsOfHugeWeights(t *testing.T) {
 	plain := natstest.Log(t)
 	vast := &vastStore{Store: plain.Store()}
@@ -62,7 +64,8 @@ func TestSmallStatementsOfHugeWeights(t *testing.T) {
 	named := func(count int, digest func(i int) string) (files []events.WeightsFile) {
 		for i := range count {
 			d := digest(i)
-			files = append(files, events.WeightsFile{Name: fmt.Sprintf("%d.safetensors", i), Blob: storage.Ref{Key: storage.BlobKey(d), SHA256: d, Size: storage.MaxObject}})
+			files = append(files, events.WeightsFile{Name: fmt.Sprintf("%d.safetensors", i),
+				Blob: storage.Ref{Key: storage.BlobKey(d), SHA256: d, Size: storage.MaxObject}})
 		}
 		return files
 	}
@@ -83,7 +86,8 @@ func TestSmallStatementsOfHugeWeights(t *testing.T) {
 		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 			t.Fatal(err)
 		}
-		rejected := servicetest.WaitData[events.WeightsRejected](t, log, events.Catalogue, events.WeightsRejectedType, policy)
+		rejected := servicetest.WaitData[events.WeightsRejected](t, log, events.Catalogue,
+			events.WeightsRejectedType, policy)
 		if !strings.Contains(rejected.Reason, c.want) {
 			t.Errorf("%s: rejected as %q, want %q", policy, rejected.Reason, c.want)
 		}
@@ -96,7 +100,8 @@ func TestSmallStatementsOfHugeWeights(t *testing.T) {
 	if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 		t.Fatal(err)
 	}
-	if servicetest.WaitData[events.WeightsRejected](t, log, events.Catalogue, events.WeightsRejectedType, "some"); len(vast.reads) != 1 {
+	if servicetest.WaitData[events.WeightsRejected](t, log, events.Catalogue, events.WeightsRejectedType,
+		"some"); len(vast.reads) != 1 {
 		t.Errorf("%d files were read: %v", len(vast.reads), vast.reads)
 	}
 }
@@ -129,7 +134,8 @@ func memory() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// sparse makes a file of tensors of zeros in a directory store, which takes no room on the disk, and gives its reference.
+// sparse makes a file of tensors of zeros in a directory store, which takes no room on the disk,
+// and gives its reference.
 func sparse(t *testing.T, dir string, size int64, key func(digest string) string) storage.Ref {
 	t.Helper()
 	header := withHeader(fmt.Sprintf(`{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}`, size, size))
@@ -142,14 +148,15 @@ func sparse(t *testing.T, dir string, size int64, key func(digest string) string
 	ref := storage.Ref{SHA256: hex.EncodeToString(digest.Sum(nil)), Size: int64(len(header)) + size}
 	ref.Key = key(ref.SHA256)
 	path := filepath.Join(dir, ref.Key)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, header, 0o644), os.Truncate(path, ref.Size)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, header, 0o644),
+		os.Truncate(path, ref.Size)); err != nil {
 		t.Fatal(err)
 	}
 	return ref
 }
 
-// TestWeightsPassInPieces: a file above the size of what a store reads whole is published in little memory: where it lies when a trainer put it
-// below its policy, and copied when it is a blob.
+// TestWeightsPassInPieces: a file above the size of what a store reads whole is published in little
+// memory: where it lies when a trainer put it below its policy, and copied when it is a blob.
 func TestWeightsPassInPieces(t *testing.T) {
 	const most = 64 << 20
 	dir := t.TempDir()
@@ -167,8 +174,11 @@ func TestWeightsPassInPieces(t *testing.T) {
 		size int64
 		key  func(digest string) string
 	}{
-		"in-place": {storage.MaxObject + 1<<28, func(digest string) string { return weights.FileKey("in-place", digest) }},
-		"copied":   {1 << 27, storage.BlobKey},
+		"in-place": {storage.MaxObject + 1<<28, func(digest string) string {
+			return weights.FileKey("in-place",
+				digest)
+		}},
+		"copied": {1 << 27, storage.BlobKey},
 	} {
 		t.Run(policy, func(t *testing.T) {
 			ref := sparse(t, dir, c.size, c.key)
@@ -176,7 +186,8 @@ func TestWeightsPassInPieces(t *testing.T) {
 			weighed.most = 0
 			runtime.GC()
 			before := memory()
-			if err := (&Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
+			if err := (&Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(),
+				pipeline.Env{Log: log}, message(submitted)); err != nil {
 				t.Fatal(err)
 			}
 			servicetest.WaitData[events.WeightsPublished](t, log, events.Catalogue, events.WeightsPublishedType, policy)
@@ -193,12 +204,14 @@ func TestWeightsPassInPieces(t *testing.T) {
 	}
 }
 
-// TestForeignWeights: nobody publishes another policy's weights as his own, and no rejection tells what stands in a file.
+// TestForeignWeights: nobody publishes another policy's weights as his own, and no rejection
+// tells what stands in a file.
 func TestForeignWeights(t *testing.T) {
 	log := natstest.Log(t)
 	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
 	secret := withHeader(`{"swordfish":{"dtype":"F32","shape":[9],"data_offsets":[0,8]}}`, 1, 2)
-	published, err := weights.Publish(t.Context(), log.Store(), "other", 1, weights.Content{Name: "model.safetensors", Data: safetensors(1, 2)})
+	published, err := weights.Publish(t.Context(), log.Store(), "other", 1,
+		weights.Content{Name: "model.safetensors", Data: safetensors(1, 2)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,17 +222,20 @@ func TestForeignWeights(t *testing.T) {
 		ref  storage.Ref
 		want string
 	}{
-		"whole":    {theirs, "name an object below blobs/"},
-		"a-part":   {short, "name an object below blobs/"},
-		"pointer":  {storage.Ref{Key: weights.PointerKey("other"), SHA256: strings.Repeat("ab", 32), Size: 1}, "name an object below blobs/"},
+		"whole":  {theirs, "name an object below blobs/"},
+		"a-part": {short, "name an object below blobs/"},
+		"pointer": {storage.Ref{Key: weights.PointerKey("other"), SHA256: strings.Repeat("ab", 32), Size: 1},
+			"name an object below blobs/"},
 		"no-names": {servicetest.Blob(t, log.Store(), secret), "a file of tensors is not"},
 	} {
 		submitted := submit(t, log, policy, "1", 1, events.WeightsFile{Name: "model.safetensors", Blob: c.ref})
 		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 			t.Fatal(err)
 		}
-		rejected := servicetest.WaitData[events.WeightsRejected](t, log, events.Catalogue, events.WeightsRejectedType, policy)
-		if !strings.Contains(rejected.Reason, c.want) || strings.Contains(rejected.Reason, "swordfish") || strings.Contains(rejected.Reason, storage.Digest(safetensors(1, 2)[:3])) {
+		rejected := servicetest.WaitData[events.WeightsRejected](t, log, events.Catalogue,
+			events.WeightsRejectedType, policy)
+		if !strings.Contains(rejected.Reason, c.want) || strings.Contains(rejected.Reason, "swordfish") ||
+			strings.Contains(rejected.Reason, storage.Digest(safetensors(1, 2)[:3])) {
 			t.Errorf("%s: rejected as %q, want %q", policy, rejected.Reason, c.want)
 		}
 	}

@@ -16,8 +16,9 @@ import (
 	"github.com/rondo-rl/rondo/weights/fetch"
 )
 
-// TestDeltas: five versions that differ in a few elements are submitted, published and followed. Who follows reads the first whole and of the others a few per cent,
-// also when each submission is delivered twice.
+// TestDeltas: five versions that differ in a few elements are submitted, published and
+// followed. Who follows reads the first whole and of the others a few per cent, also when each
+// submission is delivered twice.
 func TestDeltas(t *testing.T) {
 	log := natstest.Log(t)
 	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
@@ -48,7 +49,8 @@ func TestDeltas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := os.ReadFile(filepath.Join(at, "current", "model.safetensors")); err != nil || string(got) != string(data) {
+		if got, err := os.ReadFile(filepath.Join(at, "current", "model.safetensors")); err != nil ||
+			string(got) != string(data) {
 			t.Fatalf("version %d has other bytes: %v", version, err)
 		}
 		if version == 1 {
@@ -68,12 +70,15 @@ func TestDeltas(t *testing.T) {
 	}
 }
 
-// TestSmallWeightsCostNothing: of weights as small as the demo's nothing is read a second time, and nothing is written beside them.
+// TestSmallWeightsCostNothing: of weights as small as the demo's nothing is read a second time, and
+// nothing is written beside them.
 func TestSmallWeightsCostNothing(t *testing.T) {
 	log := natstest.Log(t)
 	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
 	for version := int64(1); version <= 2; version++ {
-		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submit(t, log, "small", fmt.Sprint(version), version, model(t, log, float32(version), 2)))); err != nil {
+		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log},
+			message(submit(t, log, "small", fmt.Sprint(version), version,
+				model(t, log, float32(version), 2)))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/rondo-rl/rondo/pipeline"
 )
 
-// counters of the weights that are published; rondo_handler_seconds has the time that it takes. Labels are nothing that grows with policies.
+// counters of the weights that are published; rondo_handler_seconds has the time that it takes.
+// Labels are nothing that grows with policies.
 type counters struct {
 	versions *prometheus.CounterVec
 	bytes    *prometheus.CounterVec
@@ -21,12 +22,14 @@ const (
 
 func newCounters(r prometheus.Registerer) (m counters, err error) {
 	m.versions, err = pipeline.ShareMetric(r, prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rondo_weights_versions_total", Help: "Submitted versions of weights by outcome: published, rejected."}, []string{"outcome"}))
+		Name: "rondo_weights_versions_total", Help: "Submitted versions of weights by outcome: published, rejected."},
+		[]string{"outcome"}))
 	if err != nil {
 		return m, err
 	}
 	m.bytes, err = pipeline.ShareMetric(r, prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "rondo_weights_bytes_total", Help: "Bytes of published versions of weights: files, and the deltas that lead to them."}, []string{"of"}))
+		Name: "rondo_weights_bytes_total",
+		Help: "Bytes of published versions of weights: files, and the deltas that lead to them."}, []string{"of"}))
 	return m, err
 }
 

@@ -25,7 +25,8 @@ func TestMetrics(t *testing.T) {
 		data := safetensors(float32(version), 2)
 		size += len(data)
 		submit(t, log, "small", fmt.Sprint(version), version, file(t, log, "model.safetensors", data))
-		servicetest.Wait(t, log, events.Catalogue, events.WeightsPublishedType, "small", int(version)) // an older version beside a newer one may come too late
+		// an older version beside a newer one may come too late
+		servicetest.Wait(t, log, events.Catalogue, events.WeightsPublishedType, "small", int(version))
 	}
 	submit(t, log, "small", "broken", 4, file(t, log, "model.safetensors", []byte("none")))
 	want := map[string]float64{"published": 3, "rejected": 1, "files": float64(size)}

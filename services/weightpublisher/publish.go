@@ -12,12 +12,15 @@ import (
 	"github.com/rondo-rl/rondo/weights"
 )
 
-// A submission is a few bytes of text that may name terabytes. Names, number and sizes are checked first, and then whether the store
-// holds objects of these sizes; only then files are read, one after the other, in pieces.
+// A submission is a few bytes of text that may name terabytes. Names, number and sizes are checked
+// first, and then whether the store holds objects of these sizes; only then files are read, one
+// after the other, in pieces.
 
 // publish makes the version visible in the store.
-func (s *Service) publish(ctx context.Context, policy string, submitted events.WeightsSubmitted, last *events.WeightsPublished) (events.WeightsPublished, error) {
-	fact := events.WeightsPublished{Policy: policy, Version: submitted.Version, Run: submitted.Run, ThroughStep: submitted.ThroughStep}
+func (s *Service) publish(ctx context.Context, policy string, submitted events.WeightsSubmitted,
+	last *events.WeightsPublished) (events.WeightsPublished, error) {
+	fact := events.WeightsPublished{Policy: policy, Version: submitted.Version, Run: submitted.Run,
+		ThroughStep: submitted.ThroughStep}
 	if err := checkSubmission(policy, submitted); err != nil {
 		return fact, &rejection{err}
 	}
@@ -29,7 +32,8 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 		return fact, err
 	}
 	if err == nil && submitted.Version < current {
-		return fact, &rejection{fmt.Errorf("version %d: version %d is published already; versions only grow", submitted.Version, current)}
+		return fact, &rejection{fmt.Errorf("version %d: version %d is published already; versions only grow",
+			submitted.Version, current)}
 	}
 	files := make([]weights.File, len(submitted.Files))
 	for i, f := range submitted.Files {
@@ -56,7 +60,8 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 		return fact, err
 	}
 	if published.NoDelta != nil {
-		s.warn("weights published without a delta: replicas read them whole", "policy", policy, "version", submitted.Version, "error", published.NoDelta)
+		s.warn("weights published without a delta: replicas read them whole", "policy", policy,
+			"version", submitted.Version, "error", published.NoDelta)
 	}
 	if published.Delta != nil {
 		s.meter.countDelta(published.Delta.Size)
@@ -65,7 +70,8 @@ func (s *Service) publish(ctx context.Context, policy string, submitted events.W
 	return fact, nil
 }
 
-// reasonFor is what a trainer is told of its files. What stands in a blob may be another one's, so of blobs no name is told.
+// reasonFor is what a trainer is told of its files. What stands in a blob may be another one's, so
+// of blobs no name is told.
 func reasonFor(policy string, submitted events.WeightsSubmitted, err error) error {
 	for _, f := range submitted.Files {
 		if f.Blob.Key == weights.FileKey(policy, f.Blob.SHA256) {
@@ -75,13 +81,15 @@ func reasonFor(policy string, submitted events.WeightsSubmitted, err error) erro
 		if errors.Is(err, weights.ErrUnfit) {
 			cause = weights.ErrUnfit
 		}
-		return fmt.Errorf("version %d: %w; the operator finds which and why in the weight publisher's log", submitted.Version, cause)
+		return fmt.Errorf("version %d: %w; the operator finds which and why in the weight publisher's log",
+			submitted.Version, cause)
 	}
 	return err
 }
 
-// checkGap checks that a version leaves out no more numbers than steps were trained since the last one: staleness is counted in versions, so that a
-// number too high makes every rollout under way too old.
+// checkGap checks that a version leaves out no more numbers than steps were trained since
+// the last one: staleness is counted in versions, so that a number too high makes every
+// rollout under way too old.
 func checkGap(submitted events.WeightsSubmitted, last *events.WeightsPublished) error {
 	if last == nil || slices.Contains(submitted.Allow, weights.AllowGap) {
 		return nil
@@ -98,7 +106,8 @@ func checkGap(submitted events.WeightsSubmitted, last *events.WeightsPublished) 
 }
 
 // rebuild makes the files that the store lacks of the submission's delta; nil when it has none.
-func (s *Service) rebuild(ctx context.Context, policy string, submitted events.WeightsSubmitted, files []weights.File) (*weights.MadeDelta, error) {
+func (s *Service) rebuild(ctx context.Context, policy string, submitted events.WeightsSubmitted,
+	files []weights.File) (*weights.MadeDelta, error) {
 	if submitted.Delta == nil {
 		return nil, nil
 	}
@@ -106,12 +115,14 @@ func (s *Service) rebuild(ctx context.Context, policy string, submitted events.W
 	err := weights.Rebuild(ctx, s.store, policy, files, made)
 	if errors.Is(err, weights.ErrDelta) {
 		s.warn("weights refused", "policy", policy, "version", submitted.Version, "error", err)
-		return nil, &rejection{fmt.Errorf("version %d, base %d: %w; submit the files themselves", submitted.Version, made.Base, weights.ErrDelta)}
+		return nil, &rejection{fmt.Errorf("version %d, base %d: %w; submit the files themselves", submitted.Version,
+			made.Base, weights.ErrDelta)}
 	}
 	return &made, err
 }
 
-// repeatable is the size in bytes up to which two files of a version may have the same content, as small settings do.
+// repeatable is the size in bytes up to which two files of a version may have the same
+// content, as small settings do.
 const repeatable = 1 << 20
 
 // checkSubmission checks what a submission says, without asking the store.
@@ -128,7 +139,8 @@ func checkSubmission(policy string, submitted events.WeightsSubmitted) error {
 			return fmt.Errorf("delta: %w", err)
 		}
 		if d.Base < 0 || d.Base >= submitted.Version || d.Blob.Size > weights.MaxVersion {
-			return fmt.Errorf("delta: %d bytes from version %d to version %d: want an older version, and at most %d bytes", d.Blob.Size, d.Base, submitted.Version, int64(weights.MaxVersion))
+			return fmt.Errorf("delta: %d bytes from version %d to version %d: want an older version, and at most %d bytes",
+				d.Blob.Size, d.Base, submitted.Version, int64(weights.MaxVersion))
 		}
 	}
 	for _, f := range submitted.Files {
@@ -139,7 +151,8 @@ func checkSubmission(policy string, submitted events.WeightsSubmitted) error {
 			return fmt.Errorf("the files have more than %d bytes together", int64(weights.MaxVersion))
 		}
 		if first, again := seen[f.Blob.SHA256]; again && f.Blob.Size > repeatable {
-			return fmt.Errorf("file %s: the same content as file %s: a content of more than %d bytes stands in a version once", f.Name, first, repeatable)
+			return fmt.Errorf("file %s: the same content as file %s: a content of more than %d bytes stands in a version once",
+				f.Name, first, repeatable)
 		}
 		seen[f.Blob.SHA256] = f.Name
 	}
@@ -166,7 +179,8 @@ func (s *Service) rejectLost(f events.WeightsFile, err error) error {
 		return err
 	}
 	s.warn("weights refused", "file", f.Name, "key", f.Blob.Key, "error", err)
-	return &rejection{fmt.Errorf("file %s: the store has no object %.200q of %d bytes with that sha256", f.Name, f.Blob.Key, f.Blob.Size)}
+	return &rejection{fmt.Errorf("file %s: the store has no object %.200q of %d bytes with that sha256", f.Name,
+		f.Blob.Key, f.Blob.Size)}
 }
 
 func (s *Service) warn(event string, keys ...any) {

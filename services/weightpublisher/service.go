@@ -1,5 +1,5 @@
-// Package weightpublisher verifies the weights that trainers submit, publishes them, and tells the runs that
-// use the policy.
+// Package weightpublisher verifies the weights that trainers submit, publishes them, and tells the
+// runs that use the policy.
 package weightpublisher
 
 import (
@@ -20,8 +20,8 @@ import (
 // slots: one version after the other is enough, and more than one policy may be trained.
 const slots = 2
 
-// Service consumes weights_submitted and, from the catalogue, run_opened; it emits weights_published and
-// weights_rejected.
+// Service consumes weights_submitted and, from the catalogue, run_opened; it emits
+// weights_published and weights_rejected.
 type Service struct {
 	store  storage.Store
 	logger *slog.Logger
@@ -42,7 +42,8 @@ func (s *Service) effect() pipeline.Effect {
 	return pipeline.Effect{Name: topology.WeightPublisher, Slots: slots, Handle: s.Handle, Recorded: s.recorded}
 }
 
-// Handle publishes submitted weights, and copies a published version into the runs that use its policy, or the current one into a new run.
+// Handle publishes submitted weights, and copies a published version into the runs that use its
+// policy, or the current one into a new run.
 func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 	if m.Event.Type == events.RunOpenedType {
 		return greet(ctx, m)
@@ -59,7 +60,8 @@ func (s *Service) Handle(ctx context.Context, m pipeline.Message) ([]events.Even
 	case err != nil:
 		return nil, err
 	case fact != nil:
-		// A run that is opened in between finds the version in the catalogue, so the others are looked for when it is there.
+		// A run that is opened in between finds the version in the catalogue, so the others are
+		// looked for when it is there.
 		return []events.Event{*fact}, pipeline.ErrCallAgain
 	}
 	return copies(ctx, m.Log, published)
@@ -79,7 +81,8 @@ func (s *Service) recorded(ctx context.Context, m pipeline.Message, facts []even
 	}
 	waiting, err := pipeline.OpenRuns(ctx, m.Log, uses(m.Event.Entity))
 	if err == nil {
-		s.logger.WarnContext(ctx, "weights rejected", "policy", m.Event.Entity, "version", rejected.Version, "runs", waiting, "error", rejected.Reason)
+		s.logger.WarnContext(ctx, "weights rejected", "policy", m.Event.Entity, "version", rejected.Version,
+			"runs", waiting, "error", rejected.Reason)
 	}
 	return err
 }
@@ -89,9 +92,10 @@ type rejection struct{ err error }
 
 func (r *rejection) Error() string { return wording.Plain(r.err).Error() }
 
-// take makes a submitted version visible in the store, and gives the fact that states it in the catalogue; nil when an earlier delivery, or another
-// submission of the same version, did both.
-func (s *Service) take(ctx context.Context, m pipeline.Message, submitted events.WeightsSubmitted) (published events.WeightsPublished, fact *events.Event, err error) {
+// take makes a submitted version visible in the store, and gives the fact that states it in the
+// catalogue; nil when an earlier delivery, or another submission of the same version, did both.
+func (s *Service) take(ctx context.Context, m pipeline.Message,
+	submitted events.WeightsSubmitted) (published events.WeightsPublished, fact *events.Event, err error) {
 	policy := m.Event.Entity
 	last, err := m.Log.LastOfType(ctx, events.Catalogue, events.WeightsPublishedType, policy)
 	if err != nil && !errors.Is(err, eventlog.ErrNotFound) {
@@ -118,7 +122,8 @@ func (s *Service) take(ctx context.Context, m pipeline.Message, submitted events
 	if err != nil || fact != nil || known.Manifest == published.Manifest { // this very version, sent twice
 		return known, fact, err
 	}
-	return published, nil, &rejection{fmt.Errorf("version %d: version %d is published already; versions only grow", submitted.Version, known.Version)}
+	return published, nil, &rejection{fmt.Errorf("version %d: version %d is published already; versions only grow",
+		submitted.Version, known.Version)}
 }
 
 // statedSince finds the fact of a version that was published since the submission came.
@@ -137,7 +142,8 @@ func statedSince(ctx context.Context, m pipeline.Message, version int64) (events
 
 // reject states why a submission was not published, unless an earlier delivery did.
 func reject(ctx context.Context, m pipeline.Message, version int64, cause *rejection) ([]events.Event, error) {
-	fact, err := events.New(events.Catalogue, events.WeightsRejectedType, m.Event.Entity, fmt.Sprintf("submission-%d", m.Seq), events.WeightsRejected{Version: version, Reason: cause.Error()})
+	fact, err := events.New(events.Catalogue, events.WeightsRejectedType, m.Event.Entity,
+		fmt.Sprintf("submission-%d", m.Seq), events.WeightsRejected{Version: version, Reason: cause.Error()})
 	if err != nil {
 		return nil, err
 	}
@@ -148,10 +154,12 @@ func reject(ctx context.Context, m pipeline.Message, version int64, cause *rejec
 	return []events.Event{fact}, nil
 }
 
-// next is weights_published for the policy's chain of the catalogue or of a run. It is nil when that has this version, or a later one: then known is
-// the version that it has.
-func next(ctx context.Context, log eventlog.Reader, run string, published events.WeightsPublished) (fact *events.Event, known events.WeightsPublished, err error) {
-	e, err := events.New(run, events.WeightsPublishedType, published.Policy, events.Ordinal(published.Version), published)
+// next is weights_published for the policy's chain of the catalogue or of a run. It is nil when
+// that has this version, or a later one: then known is the version that it has.
+func next(ctx context.Context, log eventlog.Reader, run string,
+	published events.WeightsPublished) (fact *events.Event, known events.WeightsPublished, err error) {
+	e, err := events.New(run, events.WeightsPublishedType, published.Policy,
+		events.Ordinal(published.Version), published)
 	if err != nil {
 		return nil, known, err
 	}
@@ -165,8 +173,10 @@ func next(ctx context.Context, log eventlog.Reader, run string, published events
 	return &e, known, nil
 }
 
-// copies are the copies of the fact for open runs that use the policy and have not learned of it: those that are named, or all.
-func copies(ctx context.Context, log eventlog.Reader, published events.WeightsPublished, runs ...string) ([]events.Event, error) {
+// copies are the copies of the fact for open runs that use the policy and have not learned of it:
+// those that are named, or all.
+func copies(ctx context.Context, log eventlog.Reader, published events.WeightsPublished,
+	runs ...string) ([]events.Event, error) {
 	return pipeline.Inform(ctx, log, uses(published.Policy), func(run string) (*events.Event, error) {
 		fact, _, err := next(ctx, log, run, published)
 		return fact, err

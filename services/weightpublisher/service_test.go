@@ -36,7 +36,8 @@ func withHeader(header string, values ...float32) []byte {
 }
 
 // submit states a submission as the intake does.
-func submit(t *testing.T, log *eventlog.Log, policy, id string, version int64, files ...events.WeightsFile) events.Event {
+func submit(t *testing.T, log *eventlog.Log, policy, id string, version int64,
+	files ...events.WeightsFile) events.Event {
 	t.Helper()
 	return servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, policy, id,
 		events.WeightsSubmitted{Version: version, Run: "r", ThroughStep: version, Files: files}))
@@ -78,27 +79,42 @@ func TestRejections(t *testing.T) {
 		files []events.WeightsFile
 		want  string
 	}{
-		"header-longer-than-file": {[]events.WeightsFile{file(t, log, "model.safetensors", huge)}, "a file of tensors is not"},
-		"header-is-no-json":       {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`nonsense`))}, "a file of tensors is not"},
-		"shape-lies":              {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`{"w":{"dtype":"F32","shape":[9],"data_offsets":[0,8]}}`, 1, 2))}, "a file of tensors is not"},
-		"offsets-lie":             {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 1))}, "a file of tensors is not"},
-		"data-not-named":          {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 1, 2))}, "a file of tensors is not"},
-		"overlap":                 {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 1, 2))}, "a file of tensors is not"},
-		"truncated":               {[]events.WeightsFile{file(t, log, "model.safetensors", safetensors(1, 2)[:20])}, "a file of tensors is not"},
-		"empty":                   {[]events.WeightsFile{file(t, log, "model.safetensors", nil)}, "a file of tensors is not"},
-		"missing-blob":            {[]events.WeightsFile{missing}, "file model.safetensors: "},
-		"corrupt-blob":            {[]events.WeightsFile{corrupt}, "sha256"},
-		"key-outside":             {[]events.WeightsFile{outside}, "../../etc/passwd"},
-		"same-name-twice":         {[]events.WeightsFile{good, good}, "once"},
-		"no-tensors":              {[]events.WeightsFile{file(t, log, "config.json", []byte("{}"))}, ".safetensors"},
-		"-begins-with-a-dash":     {[]events.WeightsFile{good}, "policy name"},
+		"header-longer-than-file": {[]events.WeightsFile{file(t, log, "model.safetensors", huge)},
+			"a file of tensors is not"},
+		"header-is-no-json": {[]events.WeightsFile{file(t, log, "model.safetensors", withHeader(`nonsense`))},
+			"a file of tensors is not"},
+		"shape-lies": {[]events.WeightsFile{file(t, log,
+			"model.safetensors", withHeader(`{"w":{"dtype":"F32","shape":[9],"data_offsets":[0,8]}}`, 1, 2))},
+			"a file of tensors is not"},
+		"offsets-lie": {[]events.WeightsFile{file(t, log,
+			"model.safetensors", withHeader(`{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 1))},
+			"a file of tensors is not"},
+		"data-not-named": {[]events.WeightsFile{file(t, log,
+			"model.safetensors", withHeader(`{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 1, 2))},
+			"a file of tensors is not"},
+		"overlap": {[]events.WeightsFile{file(t, log,
+			"model.safetensors",
+			withHeader(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`,
+				1, 2))}, "a file of tensors is not"},
+		"truncated": {[]events.WeightsFile{file(t, log, "model.safetensors", safetensors(1, 2)[:20])},
+			"a file of tensors is not"},
+		"empty": {[]events.WeightsFile{file(t, log, "model.safetensors", nil)},
+			"a file of tensors is not"},
+		"missing-blob":        {[]events.WeightsFile{missing}, "file model.safetensors: "},
+		"corrupt-blob":        {[]events.WeightsFile{corrupt}, "sha256"},
+		"key-outside":         {[]events.WeightsFile{outside}, "../../etc/passwd"},
+		"same-name-twice":     {[]events.WeightsFile{good, good}, "once"},
+		"no-tensors":          {[]events.WeightsFile{file(t, log, "config.json", []byte("{}"))}, ".safetensors"},
+		"-begins-with-a-dash": {[]events.WeightsFile{good}, "policy name"},
 	} {
 		submitted := submit(t, log, policy, "1", 1, c.files...)
-		rejected := servicetest.WaitData[events.WeightsRejected](t, log, events.Catalogue, events.WeightsRejectedType, policy)
+		rejected := servicetest.WaitData[events.WeightsRejected](t, log, events.Catalogue,
+			events.WeightsRejectedType, policy)
 		if rejected.Version != 1 || !strings.Contains(rejected.Reason, c.want) {
 			t.Errorf("%s: rejected as %+v, want %q", policy, rejected, c.want)
 		}
-		if err := (&Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
+		if err := (&Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(),
+			pipeline.Env{Log: log}, message(submitted)); err != nil {
 			t.Errorf("%s: delivered again: %v", policy, err)
 		}
 		if n := len(servicetest.All(t, log, events.Catalogue, events.WeightsPublishedType)); n != 0 {
@@ -131,16 +147,18 @@ func TestVersionsOnlyGrow(t *testing.T) {
 	all := servicetest.Wait(t, log, events.Catalogue, events.WeightsPublishedType, "small", 2)
 	published := servicetest.Data[events.WeightsPublished](t, all[1])
 	_, files, err := weights.Fetch(t.Context(), log.Store(), "small", 7)
-	if err != nil || published.Version != 7 || published.ThroughStep != 7 || !bytes.Equal(files[0].Data, safetensors(2)) {
+	if err != nil || published.Version != 7 || published.ThroughStep != 7 ||
+		!bytes.Equal(files[0].Data, safetensors(2)) {
 		t.Errorf("published %+v: %v", published, err)
 	}
-	if current, manifest, err := weights.Current(t.Context(), log.Store(), "small"); err != nil || current != 7 || manifest != published.Manifest {
+	if current, manifest, err := weights.Current(t.Context(), log.Store(), "small"); err != nil || current != 7 ||
+		manifest != published.Manifest {
 		t.Errorf("the pointer names version %d: %v", current, err)
 	}
 }
 
-// TestSubmissionTwice: a submission that is delivered again, or sent again, is one published version, also when a
-// later one was published in between.
+// TestSubmissionTwice: a submission that is delivered again, or sent again, is one published
+// version, also when a later one was published in between.
 func TestSubmissionTwice(t *testing.T) {
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
@@ -163,12 +181,14 @@ func TestSubmissionTwice(t *testing.T) {
 	}
 }
 
-// TestCrashAfterTheStore: a version came to stand in the store, and its publisher died before it stated it.
+// TestCrashAfterTheStore: a version came to stand in the store, and its publisher
+// died before it stated it.
 func TestCrashAfterTheStore(t *testing.T) {
 	log := natstest.Log(t)
 	for version := int64(1); version <= 2; version++ {
 		data := safetensors(float32(version))
-		if _, err := weights.Publish(t.Context(), log.Store(), "small", version, weights.Content{Name: "model.safetensors", Data: data}); err != nil {
+		if _, err := weights.Publish(t.Context(), log.Store(), "small", version,
+			weights.Content{Name: "model.safetensors", Data: data}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -182,14 +202,15 @@ func TestCrashAfterTheStore(t *testing.T) {
 	}
 	servicetest.Wait(t, log, events.Catalogue, events.WeightsPublishedType, "small", 1)
 	// Each submission has an outcome: the first one was overtaken.
-	rejected := servicetest.WaitData[events.WeightsRejected](t, log, events.Catalogue, events.WeightsRejectedType, "small")
+	rejected := servicetest.WaitData[events.WeightsRejected](t, log, events.Catalogue,
+		events.WeightsRejectedType, "small")
 	if rejected.Version != 1 || !strings.Contains(rejected.Reason, "versions only grow") {
 		t.Errorf("rejected as %+v", rejected)
 	}
 }
 
-// TestRunsAreTold: open runs that use the policy learn of a version, others do not, and a run that is opened later
-// is greeted with the current one.
+// TestRunsAreTold: open runs that use the policy learn of a version, others do not, and a run that
+// is opened later is greeted with the current one.
 func TestRunsAreTold(t *testing.T) {
 	log := natstest.Log(t)
 	start(t, log)
@@ -239,8 +260,11 @@ func TestRunThatIsGone(t *testing.T) {
 // TestUnreadableSubmission is given up at once: it will not get better.
 func TestUnreadableSubmission(t *testing.T) {
 	log := natstest.Log(t)
-	e := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small", "1", json.RawMessage(`"no object"`)))
-	if err := (&Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(), pipeline.Env{Log: log}, message(e)); err == nil || !strings.Contains(err.Error(), "_/weights.small/submitted/1") {
+	e := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small",
+		"1", json.RawMessage(`"no object"`)))
+	if err := (&Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}).effect().Record(t.Context(),
+		pipeline.Env{Log: log}, message(e)); err == nil ||
+		!strings.Contains(err.Error(), "_/weights.small/submitted/1") {
 		t.Errorf("%v", err)
 	}
 }

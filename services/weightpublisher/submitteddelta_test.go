@@ -41,7 +41,8 @@ func between(t *testing.T, old, next []byte) []byte {
 	return b.Bytes()
 }
 
-// TestSubmittedDeltaOfSmallWeights: the publisher makes no delta of weights so small, but takes one that the trainer has made.
+// TestSubmittedDeltaOfSmallWeights: the publisher makes no delta of weights so small, but takes one
+// that the trainer has made.
 func TestSubmittedDeltaOfSmallWeights(t *testing.T) {
 	log := natstest.Log(t)
 	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
@@ -55,13 +56,15 @@ func TestSubmittedDeltaOfSmallWeights(t *testing.T) {
 		t.Fatal(err)
 	}
 	digest := storage.Digest(second)
-	made := events.WeightsFile{Name: "model.safetensors", Blob: storage.Ref{Key: weights.FileKey("small", digest), SHA256: digest, Size: int64(len(second))}}
+	made := events.WeightsFile{Name: "model.safetensors",
+		Blob: storage.Ref{Key: weights.FileKey("small", digest), SHA256: digest, Size: int64(len(second))}}
 	for version, wish := range []events.WeightsSubmitted{
 		{Files: []events.WeightsFile{file(t, log, "model.safetensors", first)}},
 		{Files: []events.WeightsFile{made}, Delta: &events.WeightsDelta{Base: 1, Blob: blob}},
 	} {
 		wish.Version, wish.Run = int64(version+1), "r"
-		submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small", fmt.Sprint(version), wish))
+		submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType,
+			"small", fmt.Sprint(version), wish))
 		if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 			t.Fatal(err)
 		}
@@ -71,8 +74,9 @@ func TestSubmittedDeltaOfSmallWeights(t *testing.T) {
 	}
 }
 
-// TestSubmittedDeltas: a trainer uploads a delta and no file. The publisher makes the file, which has the bytes that the trainer named, and the delta becomes the
-// version's. One that is damaged, from another version or to other bytes is rejected, and no file appears.
+// TestSubmittedDeltas: a trainer uploads a delta and no file. The publisher makes the file, which
+// has the bytes that the trainer named, and the delta becomes the version's. One that is damaged,
+// from another version or to other bytes is rejected, and no file appears.
 func TestSubmittedDeltas(t *testing.T) {
 	log := natstest.Log(t)
 	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
@@ -90,7 +94,8 @@ func TestSubmittedDeltas(t *testing.T) {
 	named := func(data []byte) events.WeightsFile {
 		sum := sha256.Sum256(data)
 		digest := hex.EncodeToString(sum[:])
-		return events.WeightsFile{Name: "model.safetensors", Blob: storage.Ref{Key: weights.FileKey("small", digest), SHA256: digest, Size: int64(len(data))}}
+		return events.WeightsFile{Name: "model.safetensors",
+			Blob: storage.Ref{Key: weights.FileKey("small", digest), SHA256: digest, Size: int64(len(data))}}
 	}
 	record := func(number int64, file events.WeightsFile, base int64, d []byte) (uploaded storage.Ref) {
 		t.Helper()
@@ -103,7 +108,8 @@ func TestSubmittedDeltas(t *testing.T) {
 			wish.Delta = &events.WeightsDelta{Base: base, Blob: ref}
 			uploaded = ref
 		}
-		submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, "small", fmt.Sprint("s", source.Uint32()), wish))
+		submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType,
+			"small", fmt.Sprint("s", source.Uint32()), wish))
 		for range 2 { // delivered twice
 			if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 				t.Fatal(err)
@@ -121,8 +127,10 @@ func TestSubmittedDeltas(t *testing.T) {
 		d    []byte
 		want string
 	}{
-		"cut": {1, cut, weights.ErrDelta.Error()}, "flipped": {1, flipped, weights.ErrDelta.Error()}, "other bytes": {1, between(t, first, other), weights.ErrDelta.Error()},
-		"other base": {1, between(t, other, second), weights.ErrDelta.Error()}, "no such base": {0, good, weights.ErrDelta.Error()}, "itself": {2, good, "an older version"},
+		"cut": {1, cut, weights.ErrDelta.Error()}, "flipped": {1, flipped, weights.ErrDelta.Error()},
+		"other bytes":  {1, between(t, first, other), weights.ErrDelta.Error()},
+		"other base":   {1, between(t, other, second), weights.ErrDelta.Error()},
+		"no such base": {0, good, weights.ErrDelta.Error()}, "itself": {2, good, "an older version"},
 	} {
 		before := len(servicetest.All(t, log, events.Catalogue, events.WeightsRejectedType))
 		record(2, named(second), c.base, c.d)
@@ -130,7 +138,8 @@ func TestSubmittedDeltas(t *testing.T) {
 		if len(all) == before {
 			t.Fatalf("%s: it was not rejected", name)
 		}
-		if rejected, err := events.Data[events.WeightsRejected](all[len(all)-1]); err != nil || !strings.Contains(rejected.Reason, c.want) {
+		if rejected, err := events.Data[events.WeightsRejected](all[len(all)-1]); err != nil ||
+			!strings.Contains(rejected.Reason, c.want) {
 			t.Errorf("%s: rejected as %q", name, rejected.Reason)
 		}
 		if _, err := log.Store().Stat(t.Context(), named(second).Blob.Key); err == nil {

@@ -21,7 +21,8 @@ func outcome(t *testing.T, log *eventlog.Log, policy string, wish events.Weights
 	t.Helper()
 	s := &Service{store: log.Store(), logger: slog.New(slog.DiscardHandler)}
 	id := fmt.Sprint(len(servicetest.All(t, log, events.Catalogue, events.WeightsSubmittedType)))
-	submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue, events.WeightsSubmittedType, policy, id, wish))
+	submitted := servicetest.Append(t, log, servicetest.Event(t, events.Catalogue,
+		events.WeightsSubmittedType, policy, id, wish))
 	if err := s.effect().Record(t.Context(), pipeline.Env{Log: log}, message(submitted)); err != nil {
 		t.Fatal(err)
 	}
@@ -44,33 +45,42 @@ func uploaded(t *testing.T, log *eventlog.Log, policy string, data []byte) event
 	return events.WeightsFile{Name: "model.safetensors", Blob: ref}
 }
 
-// TestUnfitWeights: a trainer learns which tensor of its own files is wrong, and of a blob, which may be another one's, only that something is. It
-// publishes the same with the exception that the reason names.
+// TestUnfitWeights: a trainer learns which tensor of its own files is wrong, and of a blob,
+// which may be another one's, only that something is. It publishes the same with the
+// exception that the reason names.
 func TestUnfitWeights(t *testing.T) {
 	log := natstest.Log(t)
 	nan := safetensors(1, float32(math.NaN()))
 	own := uploaded(t, log, "small", nan)
-	if reason := outcome(t, log, "small", events.WeightsSubmitted{Version: 1, Run: "r", Files: []events.WeightsFile{own}}); !strings.Contains(reason, `tensor "w": element 1 is NaN`) {
+	if reason := outcome(t, log, "small", events.WeightsSubmitted{Version: 1, Run: "r",
+		Files: []events.WeightsFile{own}}); !strings.Contains(reason, `tensor "w": element 1 is NaN`) {
 		t.Errorf("the trainer is told %q", reason)
 	}
-	if reason := outcome(t, log, "foreign", events.WeightsSubmitted{Version: 1, Run: "r", Files: []events.WeightsFile{file(t, log, "model.safetensors", nan)}}); !strings.Contains(reason, "unfit weights; the operator") {
+	if reason := outcome(t, log, "foreign", events.WeightsSubmitted{Version: 1, Run: "r",
+		Files: []events.WeightsFile{file(t, log, "model.safetensors", nan)}}); !strings.Contains(reason,
+		"unfit weights; the operator") {
 		t.Errorf("of a blob %q is told", reason)
 	}
 	lies := uploaded(t, log, "small", withHeader(`{"w":{"dtype":"F32","shape":[9],"data_offsets":[0,8]}}`, 1, 2))
-	if reason := outcome(t, log, "small", events.WeightsSubmitted{Version: 1, Run: "r", Files: []events.WeightsFile{lies}}); !strings.Contains(reason, `tensor "w": shape [9]`) {
+	if reason := outcome(t, log, "small", events.WeightsSubmitted{Version: 1, Run: "r",
+		Files: []events.WeightsFile{lies}}); !strings.Contains(reason, `tensor "w": shape [9]`) {
 		t.Errorf("of a header that lies %q is told", reason)
 	}
-	allowed := events.WeightsSubmitted{Version: 1, Run: "r", Files: []events.WeightsFile{own}, Allow: []string{weights.AllowNotFinite}}
+	allowed := events.WeightsSubmitted{Version: 1, Run: "r", Files: []events.WeightsFile{own},
+		Allow: []string{weights.AllowNotFinite}}
 	if reason := outcome(t, log, "small", allowed); reason != "" {
 		t.Errorf("allowed: %s", reason)
 	}
-	other := events.WeightsSubmitted{Version: 2, Run: "r", Files: []events.WeightsFile{uploaded(t, log, "small", safetensors(1, 2, 3))}}
-	if reason := outcome(t, log, "small", other); !strings.Contains(reason, `tensor "w" has the shape [3], and had [2]`) {
+	other := events.WeightsSubmitted{Version: 2, Run: "r",
+		Files: []events.WeightsFile{uploaded(t, log, "small", safetensors(1, 2, 3))}}
+	if reason := outcome(t, log, "small", other); !strings.Contains(reason,
+		`tensor "w" has the shape [3], and had [2]`) {
 		t.Errorf("another shape: %q", reason)
 	}
 }
 
-// TestGap: a version leaves out as many numbers as steps were trained since the last one, of the same run or of another one, and no more.
+// TestGap: a version leaves out as many numbers as steps were trained since the last one, of the
+// same run or of another one, and no more.
 func TestGap(t *testing.T) {
 	log := natstest.Log(t)
 	for i, c := range []struct {
@@ -89,7 +99,8 @@ func TestGap(t *testing.T) {
 		{27, 10, "b", nil, ""},
 		{99, 10, "b", []string{weights.AllowGap}, ""},
 	} {
-		wish := events.WeightsSubmitted{Version: c.version, Run: c.run, ThroughStep: c.step, Files: []events.WeightsFile{model(t, log, float32(i))}, Allow: c.allow}
+		wish := events.WeightsSubmitted{Version: c.version, Run: c.run, ThroughStep: c.step,
+			Files: []events.WeightsFile{model(t, log, float32(i))}, Allow: c.allow}
 		if reason := outcome(t, log, "small", wish); c.want == "" && reason != "" || !strings.Contains(reason, c.want) {
 			t.Errorf("version %d: %q, want %q", c.version, reason, c.want)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/dir"
 )
 
-// TestKilledWriter kills a process in the middle of its writes: what it leaves is whole objects, and no temporary file
-// survives the next Open.
+// TestKilledWriter kills a process in the middle of its writes: what it leaves is whole objects,
+// and no temporary file survives the next Open.
 func TestKilledWriter(t *testing.T) {
 	if path := os.Getenv("RONDO_TEST_WRITER"); path != "" {
 		writeForever(t, open(t, path))
@@ -54,7 +54,8 @@ const crashSize = 512 << 10
 func writeForever(t *testing.T, s storage.Store) {
 	for i := 0; ; i++ {
 		data := bytes.Repeat([]byte{byte(i)}, crashSize)
-		if err := errors.Join(s.Put(t.Context(), "k", data), s.PutReader(t.Context(), "k", iotest.HalfReader(bytes.NewReader(data)), -1)); err != nil {
+		if err := errors.Join(s.Put(t.Context(), "k", data),
+			s.PutReader(t.Context(), "k", iotest.HalfReader(bytes.NewReader(data)), -1)); err != nil {
 			t.Fatal(err)
 		}
 	}

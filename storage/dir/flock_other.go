@@ -7,7 +7,8 @@ import (
 	"os"
 )
 
-// Without file locks conditional writes would not be safe, so Open answers errors.ErrUnsupported on such a system.
+// Without file locks conditional writes would not be safe, so Open answers
+// errors.ErrUnsupported on such a system.
 
 func lockExclusive(*os.File) error   { return errors.ErrUnsupported }
 func lockShared(*os.File) error      { return errors.ErrUnsupported }

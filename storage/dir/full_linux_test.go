@@ -39,7 +39,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFullDiskOfPacks: an object that does not fit fails, what was answered stays, and when there is room again the store goes on.
+// TestFullDiskOfPacks: an object that does not fit fails, what was answered stays, and when there
+// is room again the store goes on.
 func TestFullDiskOfPacks(t *testing.T) {
 	s := open(t, filepath.Join(smalldisk.Mount(t, "16m"), "objects"))
 	if err := s.Put(t.Context(), "large", make([]byte, 4<<20)); err != nil {

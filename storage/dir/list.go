@@ -90,7 +90,8 @@ type item struct {
 
 func (i item) isFolder() bool { return i.entry != nil && i.entry.IsDir() }
 
-// order lets a folder stand where its keys stand: "a-b" comes before "a/b", as in the order of bytes.
+// order lets a folder stand where its keys stand: "a-b" comes before "a/b",
+// as in the order of bytes.
 func (i item) order() string {
 	if i.isFolder() {
 		return i.key + "/"

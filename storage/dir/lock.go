@@ -8,10 +8,12 @@ import (
 	"os"
 )
 
-// stripes is the number of lock files: enough that unrelated writers seldom meet, few enough to hold open.
+// stripes is the number of lock files: enough that unrelated writers seldom meet,
+// few enough to hold open.
 const stripes = 64
 
-// keyLock excludes the writers of a stripe of keys: goroutines by the channel, other processes by a lock on the file.
+// keyLock excludes the writers of a stripe of keys: goroutines by the channel, other
+// processes by a lock on the file.
 type keyLock struct {
 	held chan struct{}
 	file *os.File

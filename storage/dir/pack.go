@@ -10,9 +10,11 @@ import (
 	"time"
 )
 
-// A pack is a file of small objects of one folder, one record behind the other. One writer appends to it, and holds a lock on it as long as it may.
+// A pack is a file of small objects of one folder, one record behind the other. One writer appends
+// to it, and holds a lock on it as long as it may.
 //
-// A record begins at a multiple of eight bytes. Its head has these numbers. They are little-endian, and have four bytes where the list gives no size:
+// A record begins at a multiple of eight bytes. Its head has these numbers. They are little-endian,
+// and have four bytes where the list gives no size:
 //   - the magic number
 //   - the CRC-32 of the rest of the head and of the name
 //   - the CRC-32 of the data
@@ -20,12 +22,14 @@ import (
 //   - the length of the data, eight bytes
 //   - the time in nanoseconds since 1970, eight bytes
 //
-// Then come the name, the data, and zeros. A record without a name ends the pack: all before it is on the disk. Beside a pack NAME lies NAME.gone if
-// something of it was deleted: 16 bytes for each, its place and the CRC-32 of it.
+// Then come the name, the data, and zeros. A record without a name ends the pack: all before it is
+// on the disk. Beside a pack NAME lies NAME.gone if something of it was deleted: 16 bytes for each,
+// its place and the CRC-32 of it.
 const (
 	packMagic = 0x316b6350 // "Pck1"
 	packHead  = 32
-	// MaxPacked is the largest object in bytes that lies in a pack: beyond it the sync of a file of its own costs little for each byte.
+	// MaxPacked is the largest object in bytes that lies in a pack: beyond it the sync of a file of
+	// its own costs little for each byte.
 	MaxPacked = 64 << 10
 	// maxPack is the size from which on a pack gets no more records.
 	maxPack = 64 << 20
@@ -60,7 +64,8 @@ func (r record) data() int64 { return r.at + packHead + int64(len(r.name)) }
 
 func (r record) end() int64 { return (r.data() + r.size + 7) &^ 7 }
 
-// errNoRecord means that there is no whole record: behind the last one, in one that is being written, or in one that a power cut left.
+// errNoRecord means that there is no whole record: behind the last one, in one that is being
+// written, or in one that a power cut left.
 var errNoRecord = errors.New("no record")
 
 // readRecord reads the head of the record at a place.
@@ -74,11 +79,13 @@ func readRecord(pack io.ReaderAt, at int64) (record, error) {
 		return record{}, errNoRecord
 	}
 	name, size := int(binary.LittleEndian.Uint32(head[12:])), binary.LittleEndian.Uint64(head[16:])
-	if name > n-packHead || name > maxName || size > MaxPacked || crc32.ChecksumIEEE(head[8:packHead+name]) != binary.LittleEndian.Uint32(head[4:]) {
+	if name > n-packHead || name > maxName || size > MaxPacked ||
+		crc32.ChecksumIEEE(head[8:packHead+name]) != binary.LittleEndian.Uint32(head[4:]) {
 		return record{}, errNoRecord
 	}
 	return record{
-		name: string(head[packHead : packHead+name]), at: at, size: int64(size), sum: binary.LittleEndian.Uint32(head[8:]),
+		name: string(head[packHead : packHead+name]), at: at, size: int64(size),
+		sum:      binary.LittleEndian.Uint32(head[8:]),
 		modified: time.Unix(0, int64(binary.LittleEndian.Uint64(head[24:]))),
 	}, nil
 }
@@ -101,8 +108,9 @@ func (r record) whole(pack io.ReaderAt) error {
 	return nil
 }
 
-// scan gives the records from a place on until there is none, where that is, and whether the pack ends there. Up to the end of a pack all is on
-// the disk; otherwise a record counts only with the data that were written.
+// scan gives the records from a place on until there is none, where that is, and whether the
+// pack ends there. Up to the end of a pack all is on the disk; otherwise a record counts only
+// with the data that were written.
 func scan(pack io.ReaderAt, from, size int64) (found []record, end int64, sealed bool, err error) {
 	last, err := readRecord(pack, max(from, size-packHead))
 	if err != nil && !errors.Is(err, errNoRecord) {
@@ -118,7 +126,8 @@ func scan(pack io.ReaderAt, from, size int64) (found []record, end int64, sealed
 	return found, end, false, err
 }
 
-// records gives the records from a place on until there is none, or one that must be whole and is not.
+// records gives the records from a place on until there is none, or one that
+// must be whole and is not.
 func records(pack io.ReaderAt, from int64, whole bool) (found []record, end int64, err error) {
 	for {
 		r, err := readRecord(pack, from)
@@ -136,7 +145,8 @@ func records(pack io.ReaderAt, from int64, whole bool) (found []record, end int6
 	}
 }
 
-// deletedPlaces are the places of what was deleted from a pack, as noted from a place on; -1 for a note that a power cut tore.
+// deletedPlaces are the places of what was deleted from a pack, as noted from a place on; -1 for a
+// note that a power cut tore.
 func deletedPlaces(file io.ReaderAt, from, size int64) (places []int64, err error) {
 	data := make([]byte, (size-from)/goneSize*goneSize)
 	if n, err := file.ReadAt(data, from); n < len(data) {
@@ -154,7 +164,8 @@ func deletedPlaces(file io.ReaderAt, from, size int64) (places []int64, err erro
 
 const goneSize = 16
 
-// appendGone notes that what lies at a place was deleted. A power cut may have left a part of a note: the next begins at a multiple of its size.
+// appendGone notes that what lies at a place was deleted. A power cut may have left a part of a
+// note: the next begins at a multiple of its size.
 func appendGone(file *os.File, places []int64) error {
 	info, err := file.Stat()
 	if err != nil {

@@ -7,10 +7,12 @@ import (
 	"slices"
 )
 
-// packIndex finds the places of a folder's packed objects by digests of their names. It keeps 16 bytes for each: name, size and time are read where they lie.
+// packIndex finds the places of a folder's packed objects by digests of their names. It keeps 16
+// bytes for each: name, size and time are read where they lie.
 type packIndex struct {
 	first map[uint64]place
-	// more are further places of a digest: of an object that was packed several times, or of another name.
+	// more are further places of a digest: of an object that was packed several
+	// times, or of another name.
 	more map[uint64][]place
 }
 

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestPackIndex: places of names, of one that is packed several times, and of two whose digests begin alike.
+// TestPackIndex: places of names, of one that is packed several times, and of two
+// whose digests begin alike.
 func TestPackIndex(t *testing.T) {
 	x := newPackIndex()
 	for i := range uint32(300) {
@@ -17,20 +18,27 @@ func TestPackIndex(t *testing.T) {
 	if got := x.places("o-7"); !slices.Equal(got, []place{{2, 7}, again}) || x.places("o-300") != nil {
 		t.Errorf("%v, and of one that is not there %v", got, x.places("o-300"))
 	}
-	if got := x.all(); len(got) != 301 || !slices.IsSortedFunc(got, func(a, b place) int { return int(a.pack)*1000 + int(a.eighth) - int(b.pack)*1000 - int(b.eighth) }) {
+	if got := x.all(); len(got) != 301 ||
+		!slices.IsSortedFunc(got, func(a, b place) int {
+			return int(a.pack)*1000 +
+				int(a.eighth) - int(b.pack)*1000 - int(b.eighth)
+		}) {
 		t.Errorf("%d places: %v", len(got), got)
 	}
-	if x.remove("o-8", again) || !x.remove("o-7", place{2, 7}) || x.remove("o-7", place{2, 7}) || !slices.Equal(x.places("o-7"), []place{again}) {
+	if x.remove("o-8", again) || !x.remove("o-7", place{2, 7}) || x.remove("o-7", place{2, 7}) ||
+		!slices.Equal(x.places("o-7"), []place{again}) {
 		t.Errorf("without one place: %v", x.places("o-7"))
 	}
 	x.removePack(4)
 	x.removePack(2)
-	if x.places("o-7") != nil || x.places("o-1") != nil || len(x.places("o-3")) != 1 || len(x.all()) != 200 || len(x.more) != 0 {
+	if x.places("o-7") != nil || x.places("o-1") != nil || len(x.places("o-3")) != 1 ||
+		len(x.all()) != 200 || len(x.more) != 0 {
 		t.Errorf("without two packs: %d places", len(x.all()))
 	}
 }
 
-// TestDigestsThatBeginAlike: two names may have one digest, as only 8 bytes of it are kept. Each finds its own object, and only that is deleted.
+// TestDigestsThatBeginAlike: two names may have one digest, as only 8 bytes of it are kept. Each
+// finds its own object, and only that is deleted.
 func TestDigestsThatBeginAlike(t *testing.T) {
 	s, err := Open(t.TempDir())
 	if err != nil {

@@ -30,7 +30,10 @@ func (p *packs) list(folder string) ([]storage.Info, error) {
 		places = places[n:]
 	}
 	if len(p.index.more) > 0 { // some may have been packed several times: the newest counts
-		slices.SortFunc(infos, func(a, b storage.Info) int { return cmp.Or(cmp.Compare(a.Key, b.Key), b.Modified.Compare(a.Modified)) })
+		slices.SortFunc(infos, func(a, b storage.Info) int {
+			return cmp.Or(cmp.Compare(a.Key, b.Key),
+				b.Modified.Compare(a.Modified))
+		})
 		infos = slices.CompactFunc(infos, func(a, b storage.Info) bool { return a.Key == b.Key })
 	}
 	return infos, nil

@@ -41,7 +41,8 @@ func (p *packs) noteAll(name string) error {
 	return nil
 }
 
-// discardEmpty removes the packs of which nothing is left, also that of this process, which begins another one then.
+// discardEmpty removes the packs of which nothing is left, also that of this process, which
+// begins another one then.
 func (p *packs) discardEmpty() error {
 	if p.isOwnEmpty() {
 		select {

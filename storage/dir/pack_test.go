@@ -80,7 +80,8 @@ func wantPacked(t *testing.T, s *dir.Store, from, to int) {
 	}
 }
 
-// TestPacksAreShared: what one process packs or deletes, another one that has the store open finds packed or deleted.
+// TestPacksAreShared: what one process packs or deletes, another one that has the store open
+// finds packed or deleted.
 func TestPacksAreShared(t *testing.T) {
 	path := t.TempDir()
 	one, other := open(t, path), open(t, path)
@@ -103,7 +104,8 @@ func TestPacksAreShared(t *testing.T) {
 	wantPacked(t, other, 50, 200)
 }
 
-// TestNoPacksBesideOthers: a process of a version that knows no packs has the store open, and goes on reading it.
+// TestNoPacksBesideOthers: a process of a version that knows no packs has the store
+// open, and goes on reading it.
 func TestNoPacksBesideOthers(t *testing.T) {
 	path := t.TempDir()
 	older := open(t, path)
@@ -249,7 +251,8 @@ func TestEmptyPacksGo(t *testing.T) {
 	wantPacked(t, s, 10, 20)
 }
 
-// TestTornPacks cuts a pack at every place, as a power cut may: all records before the cut are there, and no other one.
+// TestTornPacks cuts a pack at every place, as a power cut may: all records before the cut are
+// there, and no other one.
 func TestTornPacks(t *testing.T) {
 	path := t.TempDir()
 	s := open(t, path)
@@ -269,12 +272,14 @@ func TestTornPacks(t *testing.T) {
 	}
 	for _, tear := range []func(cut int) []byte{
 		func(cut int) []byte { return whole[:cut] },
-		func(cut int) []byte { return append(bytes.Clone(whole[:cut]), make([]byte, len(whole)-cut)...) }, // a length without its content
+		// a length without its content
+		func(cut int) []byte { return append(bytes.Clone(whole[:cut]), make([]byte, len(whole)-cut)...) },
 	} {
 		for cut := 0; cut < len(whole); cut += 7 {
 			torn := t.TempDir()
 			place := filepath.Join(torn, "runs", "r", ".packs", filepath.Base(file))
-			if err := errors.Join(os.MkdirAll(filepath.Dir(place), 0o755), os.WriteFile(place, tear(cut), 0o600)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(place), 0o755),
+				os.WriteFile(place, tear(cut), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			left := 0

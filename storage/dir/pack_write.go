@@ -18,8 +18,8 @@ import (
 
 var _ storage.Packer = (*Store)(nil)
 
-// packWriter appends to the pack of this process. Objects that are put at the same time are written, and synced, together: while one group is
-// synced the next one gathers.
+// packWriter appends to the pack of this process. Objects that are put at the same time are
+// written, and synced, together: while one group is synced the next one gathers.
 type packWriter struct {
 	queueMu sync.Mutex
 	queue   []*waiting
@@ -42,8 +42,9 @@ type waiting struct {
 // maxGroup is how many bytes are written at once.
 const maxGroup = 4 << 20
 
-// packsAllowed is there when no process has the store open that knows no packs, or none had when it was made. Processes of versions that know
-// none may run beside others while a plane goes from one version to another.
+// packsAllowed is there when no process has the store open that knows no packs, or none had when
+// it was made. Processes of versions that know none may run beside others while a plane goes
+// from one version to another.
 const packsAllowed = own + "/packs"
 
 func (s *Store) allowPacks() error {
@@ -102,7 +103,8 @@ func (p *packs) holds(name string, data []byte) (bool, error) {
 		return false, err
 	}
 	there, err := found.read(0, found.size)
-	return bytes.Equal(there, data) && time.Since(found.modified) < storage.RefreshAfter, errors.Join(err, found.Close())
+	return bytes.Equal(there, data) && time.Since(found.modified) < storage.RefreshAfter,
+		errors.Join(err, found.Close())
 }
 
 func (p *packs) put(name string, data []byte) error {

@@ -20,7 +20,8 @@ const (
 	goneEnding = ".gone"
 )
 
-// packs is what the packs of a folder hold. All of it is in the files: another process that has the store open finds it there.
+// packs is what the packs of a folder hold. All of it is in the files: another process that has the
+// store open finds it there.
 type packs struct {
 	store  *Store
 	folder string // of the packs
@@ -56,7 +57,8 @@ func (s *Store) packsOf(folder string) *packs {
 	defer s.packsMu.Unlock()
 	p := s.packs[folder]
 	if p == nil {
-		p = &packs{store: s, folder: path.Join(folder, packFolder), packWriter: packWriter{turn: make(chan struct{}, 1)}}
+		p = &packs{store: s, folder: path.Join(folder, packFolder),
+			packWriter: packWriter{turn: make(chan struct{}, 1)}}
 		p.forget()
 		s.packs[folder] = p
 	}
@@ -130,7 +132,8 @@ func (p *packs) find(name string) (object, error) {
 	return found, err
 }
 
-// open opens the newest object of a name, and fails with fs.ErrNotExist where there is none, or another process has deleted it.
+// open opens the newest object of a name, and fails with fs.ErrNotExist where there is none, or
+// another process has deleted it.
 func (p *packs) open(name string) (newest object, err error) {
 	for _, at := range p.index.places(name) {
 		if err := p.readGone(p.numbered[at.pack]); err != nil {
@@ -177,7 +180,8 @@ func (p *packs) openAt(name string, at place) (object, error) {
 		return object{}, errors.Join(err, file.Close())
 	}
 	content := io.NewSectionReader(file, r.data(), r.size)
-	return object{content: content, file: file, size: r.size, modified: r.modified, unsynced: !each.own && !each.sealed}, nil
+	return object{content: content, file: file, size: r.size, modified: r.modified,
+		unsynced: !each.own && !each.sealed}, nil
 }
 
 // refresh reads what was added or removed since the last time.
@@ -190,7 +194,8 @@ func (p *packs) refresh() error {
 	if err != nil {
 		return err
 	}
-	if p.made == nil || !os.SameFile(p.made, made) || !made.ModTime().Equal(p.made.ModTime()) || time.Since(made.ModTime()) < settled {
+	if p.made == nil || !os.SameFile(p.made, made) || !made.ModTime().Equal(p.made.ModTime()) ||
+		time.Since(made.ModTime()) < settled {
 		if err := p.readNames(made); err != nil {
 			return err
 		}

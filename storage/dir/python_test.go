@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// client runs a program with the Python client. Without the client's packages the test is skipped, or fails with RONDO_REQUIRE_ALL=1.
+// client runs a program with the Python client. Without the client's packages the test is skipped,
+// or fails with RONDO_REQUIRE_ALL=1.
 func client(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	python := os.Getenv("RONDO_PYTHON")
@@ -35,7 +36,8 @@ func client(t *testing.T, program string, args ...string) string {
 	return string(output)
 }
 
-// TestPythonSharesPacks: what services pack the Python client reads, and the other way round; what they delete is deleted for it.
+// TestPythonSharesPacks: what services pack the Python client reads, and the other way round; what
+// they delete is deleted for it.
 func TestPythonSharesPacks(t *testing.T) {
 	path := t.TempDir()
 	s := open(t, path)

@@ -1,10 +1,10 @@
-// Package dir is the storage.Store in a directory: for one machine, for tests, and for a file system that several machines share
-// if it has working locks.
+// Package dir is the storage.Store in a directory: for one machine, for tests, and for a file
+// system that several machines share if it has working locks.
 //
-// An object is a file at its key. A write goes to a temporary file, is synced, renamed into place, and the directory is synced. Small objects
-// of PutPacked lie together in files of the folder .packs beside their keys.
-// Conditional writes hold a lock file while they compare and rename, so that they are atomic between processes too.
-// The folder .rondo at the root is the store's own.
+// An object is a file at its key. A write goes to a temporary file, is synced, renamed into place,
+// and the directory is synced. Small objects of PutPacked lie together in files of the folder
+// .packs beside their keys. Conditional writes hold a lock file while they compare and rename, so
+// that they are atomic between processes too. The folder .rondo at the root is the store's own.
 package dir
 
 import (
@@ -46,8 +46,8 @@ type Store struct {
 
 var _ storage.Store = (*Store)(nil)
 
-// Open opens the store in a directory, which it creates if need be. When no other process has it open,
-// temporary files that a crash left behind are removed.
+// Open opens the store in a directory, which it creates if need be. When no other process has it
+// open, temporary files that a crash left behind are removed.
 func Open(path string) (*Store, error) {
 	s, err := open(path)
 	if err != nil {
@@ -190,7 +190,8 @@ func (s *Store) readRange(ctx context.Context, key string, offset, length int64)
 	return o.read(offset, length)
 }
 
-// object is an open one. Its content stays as it is: who replaces an object renames another file into its place, and a pack only grows.
+// object is an open one. Its content stays as it is: who replaces an object renames another file
+// into its place, and a pack only grows.
 type object struct {
 	content  io.ReaderAt
 	file     *os.File // of its own, or its pack
@@ -277,8 +278,9 @@ func (s *Store) openObject(ctx context.Context, key string) (object, error) {
 	return object{content: file, file: file, size: info.Size(), modified: info.ModTime()}, nil
 }
 
-// keepObject returns when an object is on the disk. A caller that learns of an object may name it in a fact without storing it again. Its writer may not
-// have synced it: it was killed, or is still at work.
+// keepObject returns when an object is on the disk. A caller that learns of an object may
+// name it in a fact without storing it again. Its writer may not have synced it: it was
+// killed, or is still at work.
 func (s *Store) keepObject(key string, o object) error {
 	switch {
 	case o.content == io.ReaderAt(o.file):

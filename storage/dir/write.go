@@ -23,7 +23,8 @@ func (s *Store) Put(ctx context.Context, key string, data []byte) error {
 // PutIfAbsent implements storage.Store.
 func (s *Store) PutIfAbsent(ctx context.Context, key string, data []byte) error {
 	condition := func() error { return s.mustBeAbsent(key) }
-	return s.failed(ctx, "put if absent", key, s.write(ctx, key, bytes.NewReader(data), int64(len(data)), storage.MaxObject, condition))
+	return s.failed(ctx, "put if absent", key, s.write(ctx, key, bytes.NewReader(data), int64(len(data)),
+		storage.MaxObject, condition))
 }
 
 // PutReader implements storage.Store.
@@ -124,7 +125,8 @@ func (s *Store) remove(ctx context.Context, key string) error {
 	return s.sync(path.Dir(key))
 }
 
-// write puts what r gives, size bytes or with size -1 any number, at a key, under the key's lock and if the condition holds there.
+// write puts what r gives, size bytes or with size -1 any number, at a key, under the key's lock
+// and if the condition holds there.
 func (s *Store) write(ctx context.Context, key string, r io.Reader, size, limit int64, condition func() error) error {
 	if err := storage.ValidateKey(key); err != nil {
 		return err
@@ -190,8 +192,8 @@ func copied(size int64) int64 {
 	return min(size+1, most)
 }
 
-// makeFolder makes a folder and its parents, each durable before the next: a synced file in a lost folder is lost. One that is there
-// already may be so new that its name is not on the disk.
+// makeFolder makes a folder and its parents, each durable before the next: a synced file in a lost
+// folder is lost. One that is there already may be so new that its name is not on the disk.
 func (s *Store) makeFolder(folder string) error {
 	if folder == "." {
 		return nil
@@ -231,7 +233,8 @@ func (s *Store) sync(folder string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// missing says that there is no file at a path: the last element is absent, or an earlier one is itself a file.
+// missing says that there is no file at a path: the last element is absent, or an
+// earlier one is itself a file.
 func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -1,5 +1,5 @@
-// Package durable brings files and folders to the disk: a file that is synced is lost in a power cut where its name, or that of a
-// folder above it, is not.
+// Package durable brings files and folders to the disk: a file that is synced is lost in a power
+// cut where its name, or that of a folder above it, is not.
 package durable
 
 import (
@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 )
 
-// MkdirAll makes a folder, by an absolute path or by one from the working folder, with all above it, and returns when their names are on
-// the disk, also those that were there before. Folders that this process may not open were made by somebody else, and are left.
+// MkdirAll makes a folder, by an absolute path or by one from the working folder, with all above
+// it, and returns when their names are on the disk, also those that were there before. Folders that
+// this process may not open were made by somebody else, and are left.
 func MkdirAll(folder string, mode fs.FileMode) error {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
@@ -27,7 +28,8 @@ func MkdirAll(folder string, mode fs.FileMode) error {
 	return nil
 }
 
-// Sync brings a file's content, or the names in a folder, to the disk. One that is not there is no error.
+// Sync brings a file's content, or the names in a folder, to the disk. One that
+// is not there is no error.
 func Sync(name string) error {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

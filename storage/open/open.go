@@ -13,8 +13,8 @@ import (
 )
 
 // Open opens a directory (file:///var/lib/rondo or a plain path) or a bucket
-// (s3://bucket/prefix?endpoint=http://host:port&region=eu-west-1&create=true, credentials in AWS_ACCESS_KEY_ID and
-// AWS_SECRET_ACCESS_KEY; see s3.ParseURL).
+// (s3://bucket/prefix?endpoint=http://host:port&region=eu-west-1&create=true, credentials in
+// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; see s3.ParseURL).
 func Open(ctx context.Context, location string) (storage.Store, error) {
 	scheme, _, hasScheme := strings.Cut(location, "://")
 	switch {
@@ -30,7 +30,8 @@ func Open(ctx context.Context, location string) (storage.Store, error) {
 	return nil, fmt.Errorf("open store: unknown scheme %q; give a directory, file:///dir or s3://bucket/prefix", scheme)
 }
 
-// ForReading is Open for who only reads. It does not ask a bucket whether it is there, so that what needs no object works during an outage, too.
+// ForReading is Open for who only reads. It does not ask a bucket whether it is there, so that what
+// needs no object works during an outage, too.
 func ForReading(ctx context.Context, location string) (storage.Store, error) {
 	if !strings.HasPrefix(location, "s3://") {
 		return Open(ctx, location)

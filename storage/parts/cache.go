@@ -12,8 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Cache keeps parts in a folder, for streams that share them. What it holds is verified when it is read, so it may be deleted at any time, and
-// whoever cannot write there reads from the store.
+// Cache keeps parts in a folder, for streams that share them. What it holds is verified when it is
+// read, so it may be deleted at any time, and whoever cannot write there reads from the store.
 type Cache struct {
 	dir  string
 	most int64
@@ -31,7 +31,8 @@ func OpenCache(dir string, most int64) (*Cache, error) {
 	return c, c.evict()
 }
 
-// get reads a part, from the store where the folder does not have it. Without a cache it reads from the store.
+// get reads a part, from the store where the folder does not have it. Without a cache
+// it reads from the store.
 func (c *Cache) get(ctx context.Context, store storage.Store, ref storage.Ref) ([]byte, error) {
 	if c == nil {
 		return storage.GetBlob(ctx, store, ref)
@@ -84,7 +85,8 @@ func (c *Cache) keep(ref storage.Ref, data []byte) {
 	}
 }
 
-// evict removes the oldest parts until what is left fits, with room for some more, and counts what is there.
+// evict removes the oldest parts until what is left fits, with room for some more,
+// and counts what is there.
 func (c *Cache) evict() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

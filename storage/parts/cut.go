@@ -1,12 +1,14 @@
 package parts
 
-// A stream is cut where a rolling hash of its last 64 bytes has zeros in its upper bits: that depends on what is there and not on how much
-// came before, so an insertion moves the next cut and none behind it.
+// A stream is cut where a rolling hash of its last 64 bytes has zeros in its upper bits:
+// that depends on what is there and not on how much came before, so an insertion moves the
+// next cut and none behind it.
 
 // cutMask leaves one place to cut in 2^20 bytes, on average.
 const cutMask = uint64(1<<20-1) << 44
 
-// gear has a number for each byte. They decide where streams are cut and never change: another table shares no part with what is stored.
+// gear has a number for each byte. They decide where streams are cut and never change: another
+// table shares no part with what is stored.
 var gear = func() (table [256]uint64) {
 	state := uint64(0x9e3779b97f4a7c15)
 	for i := range table {
@@ -21,7 +23,8 @@ var gear = func() (table [256]uint64) {
 // rolling is the hash of the last bytes that were scanned.
 type rolling struct{ sum uint64 }
 
-// cut gives how many of the pending bytes make a part, 0 where more are needed to tell. Those that were scanned are not scanned again.
+// cut gives how many of the pending bytes make a part, 0 where more are needed to tell. Those that
+// were scanned are not scanned again.
 func (r *rolling) cut(pending []byte, scanned *int) int {
 	if *scanned == 0 {
 		r.sum = 0

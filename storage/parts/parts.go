@@ -1,8 +1,9 @@
-// Package parts stores a large stream in parts that are cut where its content says so: a version of it that differs in one place shares all
-// other parts with the version before, and costs what is different. An index, an object of its own, lists the parts.
+// Package parts stores a large stream in parts that are cut where its content says so: a version of
+// it that differs in one place shares all other parts with the version before, and costs what is
+// different. An index, an object of its own, lists the parts.
 //
-// A short stream is one compressed object, a blob as any other. What follows from a stream's bytes alone is where it is cut and how it is
-// named: equal streams have equal references.
+// A short stream is one compressed object, a blob as any other. What follows from a stream's bytes
+// alone is where it is cut and how it is named: equal streams have equal references.
 package parts
 
 import (
@@ -21,7 +22,8 @@ const (
 	// A part has minPart to maxPart bytes before compression, and about 1 MiB on average.
 	minPart = 256 << 10
 	maxPart = 4 << 20
-	// MaxBytes bounds a stream, in bytes: what a workspace may hold, with room for the names of its files.
+	// MaxBytes bounds a stream, in bytes: what a workspace may hold, with room
+	// for the names of its files.
 	MaxBytes = 9 << 30
 	// maxIndex bounds an index, in bytes: MaxBytes in parts of the smallest size.
 	maxIndex = 16 << 20
@@ -54,8 +56,8 @@ func IsIndex(key string) bool { return strings.HasPrefix(key, keyPrefix) }
 
 func indexKey(digest string) string { return keyPrefix + digest[:2] + "/" + digest }
 
-// References are the parts of what a reference names; none where it names no index. The index comes from the store, where outsiders may write:
-// what is wrong with it is storage.ErrCorrupt.
+// References are the parts of what a reference names; none where it names no index. The index comes
+// from the store, where outsiders may write: what is wrong with it is storage.ErrCorrupt.
 func References(ctx context.Context, store storage.Store, ref storage.Ref) ([]storage.Ref, error) {
 	if !IsIndex(ref.Key) {
 		return nil, nil
@@ -73,7 +75,8 @@ func References(ctx context.Context, store storage.Store, ref storage.Ref) ([]st
 
 func load(ctx context.Context, store storage.Store, ref storage.Ref) (*Index, error) {
 	if ref.Size > maxIndex {
-		return nil, fmt.Errorf("%s: %w: an index of %d bytes (limit %d)", ref.Key, storage.ErrCorrupt, ref.Size, maxIndex)
+		return nil, fmt.Errorf("%s: %w: an index of %d bytes (limit %d)", ref.Key,
+			storage.ErrCorrupt, ref.Size, maxIndex)
 	}
 	text, err := storage.GetBlob(ctx, store, ref)
 	if err != nil {

@@ -79,7 +79,8 @@ func read(t *testing.T, store storage.Store, ref storage.Ref, cache *parts.Cache
 	return io.ReadAll(from)
 }
 
-// TestVersionsCostWhatChanged: an insertion in the middle of a stream costs the parts around it, and equal streams have one name.
+// TestVersionsCostWhatChanged: an insertion in the middle of a stream costs the parts around it,
+// and equal streams have one name.
 func TestVersionsCostWhatChanged(t *testing.T) {
 	store := open(t)
 	first := noise(1, 24<<20)
@@ -186,10 +187,16 @@ func TestHostileIndexes(t *testing.T) {
 		"a version of the future": func(x *parts.Index) { x.Version++ },
 		"another size":            func(x *parts.Index) { x.Bytes++ },
 		"a foreign object":        func(x *parts.Index) { x.Parts[0].Key = "weights/p/latest.json" },
-		"a part that is another":  func(x *parts.Index) { x.Parts[0].Ref, x.Parts[1].Ref = x.Parts[1].Ref, x.Parts[0].Ref },
-		"a huge part":             func(x *parts.Index) { x.Parts[0].Bytes = 1 << 40 },
-		"a negative part":         func(x *parts.Index) { x.Parts[0].Bytes = -1 },
-		"parts that swap places":  func(x *parts.Index) { x.Parts[0].Sum, x.Parts[1].Sum = x.Parts[1].Sum, x.Parts[0].Sum },
+		"a part that is another": func(x *parts.Index) {
+			x.Parts[0].Ref, x.Parts[1].Ref = x.Parts[1].Ref,
+				x.Parts[0].Ref
+		},
+		"a huge part":     func(x *parts.Index) { x.Parts[0].Bytes = 1 << 40 },
+		"a negative part": func(x *parts.Index) { x.Parts[0].Bytes = -1 },
+		"parts that swap places": func(x *parts.Index) {
+			x.Parts[0].Sum, x.Parts[1].Sum = x.Parts[1].Sum,
+				x.Parts[0].Sum
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := *index
@@ -217,11 +224,14 @@ func TestHostileIndexes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(parts.Index{Version: 1, Bytes: 4 << 20, Parts: []parts.Part{{Ref: stored, Bytes: 4 << 20, Sum: stored.SHA256}}})
+	text, err := json.Marshal(parts.Index{Version: 1, Bytes: 4 << 20,
+		Parts: []parts.Part{{Ref: stored, Bytes: 4 << 20, Sum: stored.SHA256}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref, err := storage.PutKeyedFrom(t.Context(), store, func(digest string) string { return "blobs/parts/" + digest[:2] + "/" + digest }, bytes.NewReader(text), int64(len(text)))
+	ref, err := storage.PutKeyedFrom(t.Context(), store,
+		func(digest string) string { return "blobs/parts/" + digest[:2] + "/" + digest },
+		bytes.NewReader(text), int64(len(text)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,14 +13,17 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// decoder reads parts. It is safe for concurrent use, and makes no more than a part's bytes of anything.
+// decoder reads parts. It is safe for concurrent use, and makes no more than a
+// part's bytes of anything.
 var decoder = sync.OnceValues(func() (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxPart), zstd.WithDecoderMaxWindow(8<<20))
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxPart),
+		zstd.WithDecoderMaxWindow(8<<20))
 })
 
-// Open opens what a Writer, or PutBlob, has stored under a reference, at its beginning: a stream in parts as it was written, one that is a single
-// object as it is stored, which is compressed. Bytes that are not what they were are storage.ErrCorrupt, at the end of a part or of the object.
-// The index is nil for a single object. The cache is where parts are looked for first; nil is none.
+// Open opens what a Writer, or PutBlob, has stored under a reference, at its beginning: a stream in
+// parts as it was written, one that is a single object as it is stored, which is compressed. Bytes
+// that are not what they were are storage.ErrCorrupt, at the end of a part or of the object. The
+// index is nil for a single object. The cache is where parts are looked for first; nil is none.
 func Open(ctx context.Context, store storage.Store, ref storage.Ref, cache *Cache) (io.ReadCloser, *Index, error) {
 	if !IsIndex(ref.Key) {
 		from, err := storage.ReadBlob(ctx, store, ref)

@@ -37,7 +37,8 @@ type Writer struct {
 	parts   []*Part
 }
 
-// NewWriter begins a stream. Of before, the index of a version that the log names, nil for none, parts that come again are not stored again.
+// NewWriter begins a stream. Of before, the index of a version that the log names, nil for none,
+// parts that come again are not stored again.
 func NewWriter(ctx context.Context, store storage.Store, before *Index) *Writer {
 	w := &Writer{outer: ctx, store: store, known: map[string]Part{}}
 	w.uploads, w.ctx = errgroup.WithContext(ctx)
@@ -97,8 +98,8 @@ func put(ctx context.Context, store storage.Store, data []byte) (storage.Ref, er
 	return storage.PutBlob(ctx, store, compress.EncodeAll(data, nil))
 }
 
-// Close ends the stream and gives its reference, with the index that the next version begins with; nil where it is one object. A Writer that is
-// not to be closed is abandoned by Abandon.
+// Close ends the stream and gives its reference, with the index that the next version begins with;
+// nil where it is one object. A Writer that is not to be closed is abandoned by Abandon.
 func (w *Writer) Close() (storage.Ref, *Index, error) {
 	if !w.began {
 		ref, err := put(w.ctx, w.store, w.pending)

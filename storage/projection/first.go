@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// firsts remembers, for each prefix, the first key that a scan found. Pebble keeps deleted entries for a while, and a scan from the front of a queue passes
-// each of them. Without this, the time of a decision would grow with all that is over.
+// firsts remembers, for each prefix, the first key that a scan found. Pebble keeps deleted entries
+// for a while, and a scan from the front of a queue passes each of them. Without this, the time of
+// a decision would grow with all that is over.
 type firsts struct {
 	mu   sync.Mutex
 	keys map[string]string // by prefix
@@ -17,7 +18,8 @@ type firsts struct {
 // maxFirsts bounds the prefixes that are remembered; there are a dozen.
 const maxFirsts = 256
 
-// begin and end hold a transaction open: what it puts is not seen yet, so no scan meanwhile says where the first key is.
+// begin and end hold a transaction open: what it puts is not seen yet, so no scan meanwhile
+// says where the first key is.
 func (f *firsts) begin() { f.mu.Lock(); f.open++; f.mu.Unlock() }
 func (f *firsts) end()   { f.mu.Lock(); f.open--; f.mu.Unlock() }
 
@@ -43,7 +45,8 @@ func (f *firsts) start(prefix string) (first string, at uint64) {
 	return prefix, f.puts
 }
 
-// remember remembers the first key that a scan found since a moment, unless something was put since then.
+// remember remembers the first key that a scan found since a moment, unless
+// something was put since then.
 func (f *firsts) remember(prefix, first string, at uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

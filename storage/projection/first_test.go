@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestScanFindsAll compares scans with a map, whatever is written, deleted and dropped between them, and while transactions are open.
+// TestScanFindsAll compares scans with a map, whatever is written, deleted and dropped between
+// them, and while transactions are open.
 func TestScanFindsAll(t *testing.T) {
 	for seed := range uint64(40) {
 		chance := rand.New(rand.NewPCG(seed, 1))
@@ -67,7 +68,8 @@ func TestScanFindsAll(t *testing.T) {
 	}
 }
 
-// TestScanPassesNothingTwice: what was deleted at the front of a queue is behind the place where the next scan begins.
+// TestScanPassesNothingTwice: what was deleted at the front of a queue is behind the place
+// where the next scan begins.
 func TestScanPassesNothingTwice(t *testing.T) {
 	db, err := Memory()
 	if err != nil {

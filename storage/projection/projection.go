@@ -1,7 +1,9 @@
-// Package projection keeps state that is folded from a log in Pebble: disposable, and always at one sequence.
+// Package projection keeps state that is folded from a log in Pebble: disposable,
+// and always at one sequence.
 //
-// State and sequence are written in one batch, so a crash loses a tail of both or nothing. A projection is
-// bound to what it was folded from; when that is gone, or the directory is deleted, it begins again.
+// State and sequence are written in one batch, so a crash loses a tail of both or nothing. A
+// projection is bound to what it was folded from; when that is gone, or the directory is
+// deleted, it begins again.
 package projection
 
 import (
@@ -26,7 +28,8 @@ type Identity struct {
 
 // Same compares identities; times are equal when they are the same moment.
 func (i Identity) Same(other Identity) bool {
-	return i.Stream == other.Stream && i.Created.Equal(other.Created) && i.FirstSeq == other.FirstSeq && i.Fold == other.Fold
+	return i.Stream == other.Stream && i.Created.Equal(other.Created) &&
+		i.FirstSeq == other.FirstSeq && i.Fold == other.Fold
 }
 
 // meta is the entry that binds state to sequence and origin.
@@ -53,9 +56,9 @@ const (
 	memTableBytes = 2 << 20
 )
 
-// Open opens the projection in a directory, and empties it when it belongs to another identity or cannot be
-// read: whatever is wrong with local state, the log has it all. A directory that another process has open is an
-// error.
+// Open opens the projection in a directory, and empties it when it belongs to another identity or
+// cannot be read: whatever is wrong with local state, the log has it all. A directory that another
+// process has open is an error.
 func Open(dir string, id Identity) (*DB, error) {
 	full := new(atomic.Bool)
 	d, err := openIn(waitForRoom(dir, full), dir, id)
@@ -104,7 +107,8 @@ func open(fs vfs.FS, dir string, lock *pebble.Lock) (d *DB, err error) {
 	}()
 	cache := pebble.NewCache(cacheBytes)
 	defer cache.Unref()
-	db, err := pebble.Open(dir, &pebble.Options{FS: fs, Cache: cache, MemTableSize: memTableBytes, Logger: quiet{}, Lock: lock})
+	db, err := pebble.Open(dir, &pebble.Options{FS: fs, Cache: cache, MemTableSize: memTableBytes,
+		Logger: quiet{}, Lock: lock})
 	if err != nil {
 		return nil, err
 	}
@@ -135,13 +139,15 @@ func empty(fs vfs.FS, dir string) error {
 	return err
 }
 
-// Corrupt reports whether an error says that the files of a projection cannot be trusted: delete them.
+// Corrupt reports whether an error says that the files of a projection cannot
+// be trusted: delete them.
 func Corrupt(err error) bool { return pebble.IsCorruptionError(err) || errors.Is(err, errFatal) }
 
 // Seq is the last sequence that the state holds.
 func (d *DB) Seq() uint64 { return d.meta.Seq }
 
-// Close closes the projection. On a full disk it gives an error at once: Pebble goes on to wait for room, and holds the directory as long.
+// Close closes the projection. On a full disk it gives an error at once: Pebble goes on to wait for
+// room, and holds the directory as long.
 func (d *DB) Close() error {
 	closed := make(chan error, 1)
 	go func() {
@@ -172,8 +178,8 @@ func (d *DB) Begin() *Tx {
 	return &Tx{db: d, batch: d.db.NewIndexedBatch(), open: true}
 }
 
-// Commit writes a transaction together with the sequence that the state then holds. It is not synced: a lost
-// tail is folded again.
+// Commit writes a transaction together with the sequence that the state then holds. It is not
+// synced: a lost tail is folded again.
 func (d *DB) Commit(tx *Tx, seq uint64) error {
 	next := meta{Identity: d.meta.Identity, Seq: seq}
 	value, err := json.Marshal(next)
@@ -272,7 +278,8 @@ func Scan[T any](v View, prefix string) iter.Seq2[T, error] {
 		if it.Error() == nil {
 			firsts.remember(prefix, string(end), at)
 		}
-		for ; ok; ok = it.SeekGE(behind) { // Next would pass all values that the key ever had, and a rollout has one for each turn
+		// Next would pass all values that the key ever had, and a rollout has one for each turn
+		for ; ok; ok = it.SeekGE(behind) {
 			behind = append(append(behind[:0], it.Key()...), 0)
 			var value T
 			if err := json.Unmarshal(it.Value(), &value); err != nil {
@@ -289,7 +296,8 @@ func Scan[T any](v View, prefix string) iter.Seq2[T, error] {
 	}
 }
 
-// endOfPrefix is the first key behind all that begin with prefix. Prefixes end in a printable character.
+// endOfPrefix is the first key behind all that begin with prefix. Prefixes end
+// in a printable character.
 func endOfPrefix(prefix string) []byte {
 	end := []byte(prefix)
 	end[len(end)-1]++

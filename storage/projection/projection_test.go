@@ -12,7 +12,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-var origin = Identity{Stream: "RONDO_a", Created: time.Date(2026, 5, 1, 12, 0, 0, 123456789, time.UTC), FirstSeq: 1, Fold: "counter v1"}
+var origin = Identity{Stream: "RONDO_a", Created: time.Date(2026, 5, 1, 12, 0, 0, 123456789, time.UTC),
+	FirstSeq: 1, Fold: "counter v1"}
 
 // fold counts an event, and keeps it under a key of its own.
 func fold(t testing.TB, d *DB, seq uint64) {

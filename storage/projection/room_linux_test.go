@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/smalldisk"
 )
 
-// TestFullDisk: wherever in Pebble's work the disk is full, no process ends and nothing is lost: writes wait until there is room.
+// TestFullDisk: wherever in Pebble's work the disk is full, no process ends and nothing is lost:
+// writes wait until there is room.
 func TestFullDisk(t *testing.T) {
 	const rounds, batches = 6, 30
 	dir := smalldisk.Mount(t, "256m")
@@ -97,7 +98,9 @@ func TestCloseOnFullDisk(t *testing.T) {
 func fillBut(t *testing.T, dir string, left int64) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "filler")
-	if err := os.WriteFile(name, make([]byte, max(0, available(t, dir)-left)), 0o600); err != nil && !errors.Is(err, unix.ENOSPC) { // a compaction takes room, too
+	// a compaction takes room, too
+	if err := os.WriteFile(name, make([]byte, max(0, available(t, dir)-left)), 0o600); err != nil &&
+		!errors.Is(err, unix.ENOSPC) {
 		t.Fatal(err)
 	}
 	return func() {

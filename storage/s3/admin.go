@@ -33,14 +33,16 @@ type User struct {
 	Grant
 }
 
-// Admin manages the users of a versitygw with an IAM directory, and a bucket's policy, with the credentials of the server's root user.
+// Admin manages the users of a versitygw with an IAM directory, and a bucket's policy, with the
+// credentials of the server's root user.
 type Admin struct {
 	config Config
 	root   *Store
 	base   url.URL
 }
 
-// OpenAdmin connects to a server, and makes the bucket where the configuration says so. ErrUnable when the server has no users.
+// OpenAdmin connects to a server, and makes the bucket where the configuration says so. ErrUnable
+// when the server has no users.
 func OpenAdmin(ctx context.Context, c Config) (*Admin, error) {
 	c.Region = cmp.Or(c.Region, defaultRegion)
 	s, err := open(ctx, c)
@@ -91,8 +93,9 @@ func (a *Admin) users(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Apply makes the server's users as given, removes others by their access keys, sets the bucket's policy, and tries out that it holds.
-// It may be repeated. ErrUnable when the server has no policies.
+// Apply makes the server's users as given, removes others by their access keys, sets
+// the bucket's policy, and tries out that it holds. It may be repeated. ErrUnable when
+// the server has no policies.
 func (a *Admin) Apply(ctx context.Context, users []User, gone []string) error {
 	present, err := a.users(ctx)
 	if err != nil {
@@ -195,8 +198,10 @@ func (a *Admin) ask(ctx context.Context, action, access string, body []byte) ([]
 	refusal := minio.ErrorResponse{StatusCode: answer.StatusCode}
 	_ = xml.Unmarshal(text, &refusal) // other servers answer as they like
 	refusal.Code = cmp.Or(refusal.Code, answer.Status)
-	// What does not know the interface takes its path for a bucket's name, or the method for a mistake.
-	if answer.StatusCode != http.StatusForbidden && answer.StatusCode < 500 && action == "list-users" || answer.StatusCode == http.StatusNotImplemented {
+	// What does not know the interface takes its path for a bucket's name, or
+	// the method for a mistake.
+	if answer.StatusCode != http.StatusForbidden && answer.StatusCode < 500 && action == "list-users" ||
+		answer.StatusCode == http.StatusNotImplemented {
 		return nil, fmt.Errorf("%w (%s)", ErrUnable, refusal.Code)
 	}
 	return nil, fmt.Errorf("%s: the server answers %s: %s", action, refusal.Code, refusal.Message)

@@ -25,15 +25,18 @@ type Config struct {
 	// CreateBucket makes the bucket if it is not there.
 	CreateBucket bool
 
-	// KeysInFiles: files hold the credentials (AWS_ACCESS_KEY_ID_FILE and its like), and are read again while the store is open.
+	// KeysInFiles: files hold the credentials (AWS_ACCESS_KEY_ID_FILE and its like), and are read
+	// again while the store is open.
 	KeysInFiles bool
 }
 
 const defaultRegion = "us-east-1"
 
-// ParseURL reads s3://bucket/prefix?endpoint=http://host:port&region=eu-west-1&create=true. The credentials come from the environment:
-// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or from the files that variables of these names with _FILE behind name,
-// which are read again while the store is open, so that keys may be rotated; the region too (AWS_REGION), unless the URL names it.
+// ParseURL reads s3://bucket/prefix?endpoint=http://host:port&region=eu-west-1&create=true. The
+// credentials come from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+// AWS_SESSION_TOKEN, or from the files that variables of these names with _FILE behind name, which
+// are read again while the store is open, so that keys may be rotated; the region too (AWS_REGION),
+// unless the URL names it.
 func ParseURL(text string) (Config, error) {
 	// The text may hold credentials in the wrong place, so no error here repeats it.
 	u, err := url.Parse(text)
@@ -41,13 +44,15 @@ func ParseURL(text string) (Config, error) {
 		return Config{}, errors.New("not a URL of the form s3://bucket/prefix?endpoint=http://host:port&region=name")
 	}
 	if u.User != nil {
-		return Config{}, errors.New("an S3 URL with credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
+		return Config{},
+			errors.New("an S3 URL with credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return Config{}, errors.New("an S3 URL with a malformed query")
 	}
-	c := Config{Endpoint: query.Get("endpoint"), Region: query.Get("region"), Bucket: u.Host, Prefix: strings.Trim(u.Path, "/")}
+	c := Config{Endpoint: query.Get("endpoint"), Region: query.Get("region"), Bucket: u.Host,
+		Prefix: strings.Trim(u.Path, "/")}
 	if c.AccessKey, c.SecretKey, c.SessionToken, err = environmentKeys(); err != nil {
 		return Config{}, err
 	}
@@ -70,7 +75,8 @@ func ParseURL(text string) (Config, error) {
 
 // environmentKeys reads the credentials that the environment holds or names files of.
 func environmentKeys() (access, secretKey, session string, err error) {
-	for name, value := range map[string]*string{"AWS_ACCESS_KEY_ID": &access, "AWS_SECRET_ACCESS_KEY": &secretKey, "AWS_SESSION_TOKEN": &session} {
+	for name, value := range map[string]*string{"AWS_ACCESS_KEY_ID": &access, "AWS_SECRET_ACCESS_KEY": &secretKey,
+		"AWS_SESSION_TOKEN": &session} {
 		if *value, err = secret(name); err != nil {
 			return "", "", "", err
 		}
@@ -78,8 +84,8 @@ func environmentKeys() (access, secretKey, session string, err error) {
 	return access, secretKey, session, nil
 }
 
-// secret reads a variable of the environment, or the file that the variable with _FILE behind its name names, as container engines hand
-// secrets over.
+// secret reads a variable of the environment, or the file that the variable with _FILE behind its
+// name names, as container engines hand secrets over.
 func secret(name string) (string, error) {
 	file := os.Getenv(name + "_FILE")
 	if value := os.Getenv(name); value != "" || file == "" {
@@ -109,7 +115,8 @@ func (c *Config) host() (host string, secure bool, err error) {
 		return "s3.amazonaws.com", true, nil
 	}
 	u, err := url.Parse(c.Endpoint)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" {
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" ||
+		u.User != nil || u.RawQuery != "" {
 		return "", false, errors.New("the endpoint is not of the form http://host:port or https://host")
 	}
 	return u.Host, u.Scheme == "https", nil

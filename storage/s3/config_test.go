@@ -64,7 +64,8 @@ func TestCredentialsFromFiles(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	t.Setenv("AWS_SECRET_ACCESS_KEY_FILE", file+"-missing")
-	if _, err := s3.ParseURL("s3://bucket"); err == nil || !strings.Contains(err.Error(), "AWS_SECRET_ACCESS_KEY_FILE") {
+	if _, err := s3.ParseURL("s3://bucket"); err == nil ||
+		!strings.Contains(err.Error(), "AWS_SECRET_ACCESS_KEY_FILE") {
 		t.Errorf("a missing file: %v", err)
 	}
 }
@@ -81,7 +82,8 @@ func TestOpenRefusesABadConfiguration(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			c := good
 			change(&c)
-			if _, err := s3.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hidden") {
+			if _, err := s3.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) ||
+				strings.Contains(err.Error(), "hidden") {
 				t.Errorf("error %v, want %q", err, want)
 			}
 		})

@@ -7,10 +7,12 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// keysEvery is how long rotated keys may go unnoticed; requests that are refused meanwhile are tried again by who made them.
+// keysEvery is how long rotated keys may go unnoticed; requests that are refused meanwhile are
+// tried again by who made them.
 const keysEvery = time.Second
 
-// rotating gives the credentials that lie in files now. While a file is missing or empty, as in the middle of a rotation, the last ones hold.
+// rotating gives the credentials that lie in files now. While a file is missing or empty, as in the
+// middle of a rotation, the last ones hold.
 type rotating struct {
 	mu    sync.Mutex
 	value credentials.Value
@@ -28,7 +30,8 @@ func newCredentials(c Config) *credentials.Credentials {
 }
 
 func signed(access, secret, session string) credentials.Value {
-	return credentials.Value{AccessKeyID: access, SecretAccessKey: secret, SessionToken: session, SignerType: credentials.SignatureV4}
+	return credentials.Value{AccessKeyID: access, SecretAccessKey: secret, SessionToken: session,
+		SignerType: credentials.SignatureV4}
 }
 
 // RetrieveWithCredContext implements credentials.Provider.

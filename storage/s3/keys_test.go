@@ -24,7 +24,8 @@ func TestRotatedKeys(t *testing.T) {
 		}
 	}
 	write("first")
-	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_ACCESS_KEY_ID_FILE": access, "AWS_SECRET_ACCESS_KEY": "", "AWS_SECRET_ACCESS_KEY_FILE": secret} {
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_ACCESS_KEY_ID_FILE": access,
+		"AWS_SECRET_ACCESS_KEY": "", "AWS_SECRET_ACCESS_KEY_FILE": secret} {
 		t.Setenv(name, value)
 	}
 	var valid atomic.Value

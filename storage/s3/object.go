@@ -36,7 +36,8 @@ func (o *object) Size() int64 { return o.size }
 // Close implements storage.Object.
 func (o *object) Close() error { return nil }
 
-// ReadAt implements storage.Object: in one request, and in another for the rest where the connection breaks.
+// ReadAt implements storage.Object: in one request, and in another for the rest
+// where the connection breaks.
 func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
 	if offset < 0 {
 		return 0, o.store.failed(o.ctx, "read", o.key, storage.ErrRange)
@@ -51,7 +52,8 @@ func (o *object) ReadAt(p []byte, offset int64) (n int, err error) {
 		if failed++; got > 0 {
 			failed = 1
 		}
-		if err != nil && (tryAgain.GivesUp(failed) || !repeatable(err) || storage.IsUnusable(err) || errors.Is(err, storage.ErrConflict)) {
+		if err != nil && (tryAgain.GivesUp(failed) || !repeatable(err) || storage.IsUnusable(err) ||
+			errors.Is(err, storage.ErrConflict)) {
 			return n, o.store.failed(o.ctx, "read", o.key, kind(o.ctx, err))
 		}
 	}

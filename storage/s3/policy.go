@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Grant is what a user of the server may do in a bucket. Keys are patterns below the configuration's prefix; * stands for any characters.
+// Grant is what a user of the server may do in a bucket. Keys are patterns below the
+// configuration's prefix; * stands for any characters.
 type Grant struct {
 	User                      string // its access key
 	Read, Write, Delete, List []string
@@ -46,7 +47,8 @@ const (
 	version = "2012-10-17"
 )
 
-// sid begins the names of Rondo's statements for a prefix of the bucket: other statements of the bucket's policy are not Rondo's.
+// sid begins the names of Rondo's statements for a prefix of the bucket: other statements of the
+// bucket's policy are not Rondo's.
 func (c Config) sid() string { return "R" + storage.Digest([]byte(c.Prefix))[:6] + "n" }
 
 // ours says whether a statement is Rondo's, by its name.
@@ -54,7 +56,8 @@ func (c Config) ours(sid string) bool {
 	return strings.HasPrefix(sid, c.sid())
 }
 
-// statements says grants in as few bytes as they go: servers that keep a policy in an extended attribute of a file have room for 4000.
+// statements says grants in as few bytes as they go: servers that keep a policy in an extended
+// attribute of a file have room for 4000.
 func (c Config) statements(grants []Grant) []statement {
 	base := ""
 	if c.Prefix != "" {
@@ -65,7 +68,8 @@ func (c Config) statements(grants []Grant) []statement {
 	var collectors []string             // who sees everything looks for uploads that nobody finished
 	for _, g := range grants {
 		// Who writes may give up what it has begun to upload.
-		for action, patterns := range map[string][]string{"s3:GetObject": g.Read, "s3:PutObject": g.Write, "s3:Abort*": g.Write, "s3:DeleteObject": g.Delete} {
+		for action, patterns := range map[string][]string{"s3:GetObject": g.Read, "s3:PutObject": g.Write,
+			"s3:Abort*": g.Write, "s3:DeleteObject": g.Delete} {
 			for _, p := range widest(patterns) {
 				actions[[2]string{p, g.User}] = append(actions[[2]string{p, g.User}], action)
 			}
@@ -94,19 +98,23 @@ func (c Config) statements(grants []Grant) []statement {
 		s.Sid, s.Effect = fmt.Sprint(c.sid(), len(all)), "Allow"
 		all = append(all, s)
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(resources), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+	for _, key := range slices.SortedFunc(maps.Keys(resources),
+		func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
 		slices.Sort(resources[key])
-		add(statement{Action: strings.Fields(key[0]), Principal: map[string]words{"AWS": strings.Fields(key[1])}, Resource: resources[key]})
+		add(statement{Action: strings.Fields(key[0]), Principal: map[string]words{"AWS": strings.Fields(key[1])},
+			Resource: resources[key]})
 	}
 	for _, p := range slices.Sorted(maps.Keys(lists)) {
-		s := statement{Action: []string{"s3:ListBucket"}, Principal: map[string]words{"AWS": lists[p]}, Resource: []string{arn + c.Bucket}}
+		s := statement{Action: []string{"s3:ListBucket"}, Principal: map[string]words{"AWS": lists[p]},
+			Resource: []string{arn + c.Bucket}}
 		if base+p != "*" {
 			s.Condition = map[string]map[string][]string{"StringLike": {"s3:prefix": {base + p}}}
 		}
 		add(s)
 	}
 	if len(collectors) > 0 {
-		add(statement{Action: []string{"s3:ListBucketMultipartUploads"}, Principal: map[string]words{"AWS": collectors}, Resource: []string{arn + c.Bucket}})
+		add(statement{Action: []string{"s3:ListBucketMultipartUploads"}, Principal: map[string]words{"AWS": collectors},
+			Resource: []string{arn + c.Bucket}})
 	}
 	return all
 }
@@ -135,7 +143,8 @@ func (c Config) policy(others []json.RawMessage, grants []Grant) ([]byte, error)
 	return json.Marshal(map[string]any{"Version": version, "Statement": others})
 }
 
-// setPolicy puts Rondo's statements into the bucket's policy in place of those that it put there before; others' stay.
+// setPolicy puts Rondo's statements into the bucket's policy in place of those that it put
+// there before; others' stay.
 func (a *Admin) setPolicy(ctx context.Context, grants []Grant) error {
 	present, err := a.root.retrying.GetBucketPolicy(ctx, a.config.Bucket)
 	if err != nil && response(err).StatusCode != http.StatusNotFound {
@@ -153,18 +162,21 @@ func (a *Admin) setPolicy(ctx context.Context, grants []Grant) error {
 	}
 	if err := a.root.retrying.SetBucketPolicy(ctx, a.config.Bucket, string(text)); err != nil {
 		if unable(err) {
-			return fmt.Errorf("%w (%s): it makes users, and cannot hold them to anything", ErrUnable, response(err).Code)
+			return fmt.Errorf("%w (%s): it makes users, and cannot hold them to anything", ErrUnable,
+				response(err).Code)
 		}
 		if response(err).StatusCode >= 500 && len(text) > attributeRoom {
 			return fmt.Errorf("set the bucket's policy of %d bytes: %w; a server that keeps it in an extended attribute needs a file system with enough space for it "+
-				"(ext4 has about %d bytes, XFS 64 KiB), or versitygw's --sidecar", len(text), kind(ctx, err), attributeRoom)
+				"(ext4 has about %d bytes, XFS 64 KiB), or versitygw's --sidecar", len(text),
+				kind(ctx, err), attributeRoom)
 		}
 		return fmt.Errorf("set the bucket's policy: %w", kind(ctx, err))
 	}
 	return nil
 }
 
-// attributeRoom is what ext4 has for extended attributes beside those of the server itself, in bytes.
+// attributeRoom is what ext4 has for extended attributes beside those of the
+// server itself, in bytes.
 const attributeRoom = 3800
 
 // foreign are the statements of a policy that others have put there.

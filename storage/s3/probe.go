@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// probeRounds of probeWriters each: a server that checks and writes in two steps lets two of them through in about every second round.
+	// probeRounds of probeWriters each: a server that checks and writes in two steps lets two of
+	// them through in about every second round.
 	probeRounds, probeWriters = 3, 8
 	probePrefix               = "rondo-probe/"
 )
 
-// probe tries out that conditional writes are atomic: several servers ignore the condition or check it before they take a lock, and
-// would lose updates later without a word.
+// probe tries out that conditional writes are atomic: several servers ignore the condition or check
+// it before they take a lock, and would lose updates later without a word.
 func (s *Store) probe(ctx context.Context) error {
 	for range probeRounds {
 		if err := s.probeRound(ctx, probePrefix+rand.Text()); err != nil {

@@ -56,9 +56,11 @@ func (s *Store) readRange(ctx context.Context, key string, offset, length int64)
 	return data, err
 }
 
-// read reads an object or a range of it in one request, so that data and ETag belong together. A connection that
-// breaks in the middle of the data is tried again; the client itself repeats only up to the answer's header.
-func (s *Store) read(ctx context.Context, key string, options minio.GetObjectOptions, limit int64) (data []byte, etag string, err error) {
+// read reads an object or a range of it in one request, so that data and ETag belong together. A
+// connection that breaks in the middle of the data is tried again; the client itself repeats only
+// up to the answer's header.
+func (s *Store) read(ctx context.Context, key string, options minio.GetObjectOptions,
+	limit int64) (data []byte, etag string, err error) {
 	if err := storage.ValidateKey(key); err != nil {
 		return nil, "", err
 	}
@@ -106,7 +108,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[storage.Info,
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		for object := range s.retrying.ListObjectsIter(ctx, s.bucket, minio.ListObjectsOptions{Prefix: s.prefix + prefix, Recursive: true}) {
+		for object := range s.retrying.ListObjectsIter(ctx, s.bucket,
+			minio.ListObjectsOptions{Prefix: s.prefix + prefix, Recursive: true}) {
 			if object.Err != nil {
 				yield(storage.Info{}, s.failed(ctx, "list", prefix, kind(ctx, object.Err)))
 				return
@@ -115,7 +118,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[storage.Info,
 			if storage.ValidateKey(key) != nil {
 				continue
 			}
-			if !yield(storage.Info{Key: key, Size: object.Size, ETag: strings.Trim(object.ETag, `"`), Modified: object.LastModified}, nil) {
+			if !yield(storage.Info{Key: key, Size: object.Size, ETag: strings.Trim(object.ETag, `"`),
+				Modified: object.LastModified}, nil) {
 				return
 			}
 		}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestMissingKeyFile: while a file of the keys is missing, as in the middle of a rotation, the last keys are used.
+// TestMissingKeyFile: while a file of the keys is missing, as in the middle of a
+// rotation, the last keys are used.
 func TestMissingKeyFile(t *testing.T) {
 	dir := t.TempDir()
 	access, secret := filepath.Join(dir, "access"), filepath.Join(dir, "secret")
@@ -17,7 +18,8 @@ func TestMissingKeyFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_ACCESS_KEY_ID_FILE": access, "AWS_SECRET_ACCESS_KEY": "", "AWS_SECRET_ACCESS_KEY_FILE": secret} {
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_ACCESS_KEY_ID_FILE": access,
+		"AWS_SECRET_ACCESS_KEY": "", "AWS_SECRET_ACCESS_KEY_FILE": secret} {
 		t.Setenv(name, value)
 	}
 	synctest.Test(t, func(t *testing.T) {

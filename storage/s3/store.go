@@ -1,7 +1,8 @@
 // Package s3 is the storage.Store in a bucket of an S3-compatible server.
 //
-// The server must have atomic conditional writes (If-None-Match and If-Match on PutObject): Amazon S3 has, versitygw has from 1.8.0 on,
-// several others answer as if they had. Open tries them out and refuses a server that fails.
+// The server must have atomic conditional writes (If-None-Match and If-Match on PutObject): Amazon
+// S3 has, versitygw has from 1.8.0 on, several others answer as if they had. Open tries them out
+// and refuses a server that fails.
 package s3
 
 import (
@@ -95,7 +96,8 @@ func connect(c Config) (*Store, error) {
 func (s *Store) prepare(ctx context.Context, c Config) error {
 	exists, err := s.retrying.BucketExists(ctx, s.bucket)
 	if response(err).StatusCode == http.StatusForbidden {
-		// Who may not list all of the bucket is not told whether it is there; the probe tells, unless the credentials are wrong.
+		// Who may not list all of the bucket is not told whether it is there; the probe tells,
+		// unless the credentials are wrong.
 		if tried := s.probe(ctx); response(tried).StatusCode != http.StatusForbidden {
 			return tried
 		}
@@ -125,7 +127,8 @@ func (s *Store) Close() error {
 // Stat implements storage.Store.
 func (s *Store) Stat(ctx context.Context, key string) (storage.Info, error) {
 	info, err := s.stat(ctx, key)
-	return storage.Info{Key: key, Size: info.Size, ETag: info.ETag, Modified: info.LastModified}, s.failed(ctx, "stat", key, err)
+	return storage.Info{Key: key, Size: info.Size, ETag: info.ETag, Modified: info.LastModified},
+		s.failed(ctx, "stat", key, err)
 }
 
 func (s *Store) stat(ctx context.Context, key string) (minio.ObjectInfo, error) {
@@ -148,7 +151,8 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// failed says what was tried where. The client's own errors name neither credentials nor signatures.
+// failed says what was tried where. The client's own errors name neither
+// credentials nor signatures.
 func (s *Store) failed(ctx context.Context, operation, key string, err error) error {
 	if err == nil {
 		return nil

@@ -23,7 +23,8 @@ import (
 
 // config names a prefix of its own in a test server's bucket.
 func config(endpoint string) s3.Config {
-	return s3.Config{Endpoint: endpoint, Bucket: "rondo", Prefix: "tests/" + rand.Text(), AccessKey: storagetest.AccessKey,
+	return s3.Config{Endpoint: endpoint, Bucket: "rondo", Prefix: "tests/" + rand.Text(),
+		AccessKey: storagetest.AccessKey,
 		SecretKey: storagetest.SecretKey, CreateBucket: true}
 }
 
@@ -57,24 +58,28 @@ func TestConformanceVersityGateway(t *testing.T) {
 }
 
 // front puts a handler before a server: it may answer itself, or pass on.
-func front(t *testing.T, endpoint string, handle func(w http.ResponseWriter, r *http.Request, next http.Handler)) string {
+func front(t *testing.T, endpoint string, handle func(w http.ResponseWriter, r *http.Request,
+	next http.Handler)) string {
 	t.Helper()
 	target, err := url.Parse(endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The signature covers the host, so the server behind must see the one that the client used; the memory server does not mind.
+	// The signature covers the host, so the server behind must see the one that the client used;
+	// the memory server does not mind.
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(w, r, proxy) }))
 	t.Cleanup(server.Close)
 	return server.URL
 }
 
-// losesAnswers passes requests on, but the connection breaks before the answers to the next conditional writes that it is armed for.
+// losesAnswers passes requests on, but the connection breaks before the answers to the next
+// conditional writes that it is armed for.
 func losesAnswers(t *testing.T) (endpoint string, armed *atomic.Int32) {
 	armed = new(atomic.Int32)
 	endpoint = front(t, memoryServer(t), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		conditional := r.Method == http.MethodPut && (r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != "")
+		conditional := r.Method == http.MethodPut &&
+			(r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != "")
 		if !conditional || armed.Add(-1) < 0 {
 			next.ServeHTTP(w, r)
 			return
@@ -129,7 +134,8 @@ func TestLostAnswerAndAnotherWriter(t *testing.T) {
 	armed.Store(1)
 	_, err := s.CompareAndSwap(t.Context(), "k", "0123456789abcdef0123456789abcdef", []byte("mine"))
 	if err == nil || errors.Is(err, storage.ErrConflict) || !strings.Contains(err.Error(), "outcome is unknown") {
-		t.Errorf("CompareAndSwap: %v, want an unknown outcome: the loser cannot tell whether it wrote before the other", err)
+		t.Errorf("CompareAndSwap: %v, want an unknown outcome: the loser cannot tell whether it wrote before the other",
+			err)
 	}
 }
 
@@ -195,7 +201,8 @@ func TestBrokenBodyIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestServersThatIgnoreConditionsAreRefused: such servers exist, and would lose updates without a word.
+// TestServersThatIgnoreConditionsAreRefused: such servers exist, and would
+// lose updates without a word.
 func TestServersThatIgnoreConditionsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, header := range []string{"If-Match", "If-None-Match"} {
@@ -240,13 +247,15 @@ func TestErrorsNameNoCredentials(t *testing.T) {
 	cancel()
 	_, cancelled := s3.Open(ctx, c)
 	_, unreachable := s3.Open(t.Context(), c)
-	for what, err := range map[string]error{"wrong key": wrong, "wrong secret": unsigned, "cancelled": cancelled, "unreachable": unreachable} {
+	for what, err := range map[string]error{"wrong key": wrong, "wrong secret": unsigned, "cancelled": cancelled,
+		"unreachable": unreachable} {
 		t.Run(what, func(t *testing.T) {
 			if err == nil {
 				t.Errorf("%s: no error", what)
 				return
 			}
-			if text := err.Error(); strings.Contains(text, secret) || strings.Contains(text, access) || strings.Contains(text, "Signature=") {
+			if text := err.Error(); strings.Contains(text, secret) || strings.Contains(text, access) ||
+				strings.Contains(text, "Signature=") {
 				t.Errorf("%s: the error names credentials: %s", what, text)
 			}
 			t.Logf("%s: %v", what, err)
@@ -254,7 +263,8 @@ func TestErrorsNameNoCredentials(t *testing.T) {
 	}
 }
 
-// TestBucketThatMayNotBeSeen: who may not list the whole bucket is not told whether it is there, and may use its part of it all the same.
+// TestBucketThatMayNotBeSeen: who may not list the whole bucket is not told whether it is there,
+// and may use its part of it all the same.
 func TestBucketThatMayNotBeSeen(t *testing.T) {
 	t.Parallel()
 	endpoint := front(t, memoryServer(t), func(w http.ResponseWriter, r *http.Request, next http.Handler) {

@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// leastPart is the size of a part in bytes: large enough for few requests, small enough to be sent again.
+	// leastPart is the size of a part in bytes: large enough for few requests, small
+	// enough to be sent again.
 	leastPart = 16 << 20
 	// maxParts is S3's limit.
 	maxParts = 10_000
@@ -77,7 +78,8 @@ func (s *Store) putReader(ctx context.Context, key string, r io.Reader, size int
 	return kind(ctx, err)
 }
 
-// partSize is the size of a part of an object of size bytes. Where nobody knows the size, -1, parts grow, so that maxParts hold MaxStream.
+// partSize is the size of a part of an object of size bytes. Where nobody knows the size, -1, parts
+// grow, so that maxParts hold MaxStream.
 func partSize(number int, size int64) int64 {
 	if size >= 0 {
 		return max(leastPart, (size+maxParts-1)/maxParts)
@@ -129,8 +131,10 @@ type multipart struct {
 }
 
 // putParts writes an object of more than one part. What was sent is removed again when it fails.
-func (s *Store) putParts(ctx context.Context, key string, first []byte, r *bufio.Reader, size int64, absent bool) error {
-	u := &multipart{store: s, key: s.prefix + key, nonce: rand.Text(), absent: absent, memory: semaphore.NewWeighted(sentAtOnce)}
+func (s *Store) putParts(ctx context.Context, key string, first []byte, r *bufio.Reader,
+	size int64, absent bool) error {
+	u := &multipart{store: s, key: s.prefix + key, nonce: rand.Text(), absent: absent,
+		memory: semaphore.NewWeighted(sentAtOnce)}
 	var err error
 	options := minio.PutObjectOptions{UserMetadata: map[string]string{nonceHeader: u.nonce}}
 	if u.id, err = s.retrying.NewMultipartUpload(ctx, s.bucket, u.key, options); err != nil {
@@ -197,7 +201,8 @@ func (u *multipart) readPart(r *bufio.Reader, number int, size int64) (part []by
 
 // send sends a part. A part that is sent twice is there once.
 func (u *multipart) send(ctx context.Context, number int, part []byte) error {
-	sent, err := u.store.retrying.PutObjectPart(ctx, u.store.bucket, u.key, u.id, number, bytes.NewReader(part), int64(len(part)),
+	sent, err := u.store.retrying.PutObjectPart(ctx, u.store.bucket, u.key, u.id, number,
+		bytes.NewReader(part), int64(len(part)),
 		minio.PutObjectPartOptions{Sha256Hex: storage.Digest(part), DisableContentSha256: true})
 	if err != nil {
 		return fmt.Errorf("part %d: %w", number, err)
@@ -208,7 +213,8 @@ func (u *multipart) send(ctx context.Context, number int, part []byte) error {
 	return nil
 }
 
-// complete makes the object of its parts. As in putIf, an answer may be lost: then the nonce tells whether the object there is this one.
+// complete makes the object of its parts. As in putIf, an answer may be lost: then the nonce tells
+// whether the object there is this one.
 func (u *multipart) complete(ctx context.Context, key string) (err error) {
 	slices.SortFunc(u.parts, func(a, b minio.CompletePart) int { return cmp.Compare(a.PartNumber, b.PartNumber) })
 	options := minio.PutObjectOptions{}
@@ -221,7 +227,8 @@ func (u *multipart) complete(ctx context.Context, key string) (err error) {
 			return ctx.Err()
 		}
 		if u.absent && !lost {
-			// For servers that do not know the condition here; they let both of two writers through that come at once.
+			// For servers that do not know the condition here; they let both of two writers
+			// through that come at once.
 			if _, err := u.store.stat(ctx, key); !errors.Is(err, storage.ErrNotFound) {
 				return cmp.Or(err, errCondition)
 			}
@@ -247,7 +254,8 @@ func (u *multipart) complete(ctx context.Context, key string) (err error) {
 		}
 	}
 	if lost {
-		if _, settled := u.store.settle(ctx, key, "", u.nonce); settled == nil || u.absent && errors.Is(settled, errCondition) {
+		if _, settled := u.store.settle(ctx, key, "", u.nonce); settled == nil ||
+			u.absent && errors.Is(settled, errCondition) {
 			return settled
 		}
 	}
@@ -271,7 +279,8 @@ func (s *Store) RemoveUnfinished(ctx context.Context, before time.Time) (removed
 	return removed, ctx.Err()
 }
 
-func (s *Store) removeUnfinished(ctx context.Context, upload minio.ObjectMultipartInfo, before time.Time) (bool, error) {
+func (s *Store) removeUnfinished(ctx context.Context, upload minio.ObjectMultipartInfo,
+	before time.Time) (bool, error) {
 	if upload.Initiated.After(before) {
 		return false, nil
 	}

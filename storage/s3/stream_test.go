@@ -50,8 +50,8 @@ func wantNothingUnfinished(t *testing.T, s storage.Store) {
 func part(r *http.Request) bool { return r.Method == http.MethodPut && r.URL.Query().Has("partNumber") }
 func end(r *http.Request) bool  { return r.Method == http.MethodPost && r.URL.Query().Has("uploadId") }
 
-// faulty is a store before which a server breaks the connection of those requests that broken chooses: after they were carried out, or in the
-// middle of their bodies.
+// faulty is a store before which a server breaks the connection of those requests that broken
+// chooses: after they were carried out, or in the middle of their bodies.
 func faulty(t *testing.T, carriedOut bool, broken func(r *http.Request) bool) *s3.Store {
 	endpoint := front(t, memoryServer(t), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		switch {
@@ -101,7 +101,8 @@ func TestLostEndOfAnUpload(t *testing.T) {
 			t.Errorf("PutReaderIfAbsent after %d lost answers: %v", lost, err)
 		}
 		breaks.Store(0)
-		if err := s.PutReaderIfAbsent(t.Context(), key, bytes.NewReader(pattern(3)), -1); !errors.Is(err, storage.ErrExists) {
+		if err := s.PutReaderIfAbsent(t.Context(), key, bytes.NewReader(pattern(3)),
+			-1); !errors.Is(err, storage.ErrExists) {
 			t.Errorf("another PutReaderIfAbsent: %v, want ErrExists", err)
 		}
 		wantContent(t, s, key, 2)
@@ -133,7 +134,8 @@ func TestUploadsThatFailLeaveNothing(t *testing.T) {
 	wantNothingUnfinished(t, s)
 }
 
-// TestKilledUploadsAreFound: a writer that was killed removes nothing. Whoever collects garbage finds its parts by their age.
+// TestKilledUploadsAreFound: a writer that was killed removes nothing. Whoever collects garbage
+// finds its parts by their age.
 func TestKilledUploadsAreFound(t *testing.T) {
 	t.Parallel()
 	var alive atomic.Bool
@@ -168,9 +170,11 @@ func TestOneOfSeveralUploadsWins(t *testing.T) {
 	whole.Add(3)
 	for writer := range int32(3) {
 		done.Go(func() {
-			// All find that there is no object, and have sent all parts but the last before one of them is whole.
+			// All find that there is no object, and have sent all parts but the last
+			// before one of them is whole.
 			last := readerFunc(func([]byte) (int, error) { whole.Done(); whole.Wait(); return 0, io.EOF })
-			switch err := s.PutReaderIfAbsent(t.Context(), "k", io.MultiReader(bytes.NewReader(pattern(byte(writer))), last), -1); {
+			switch err := s.PutReaderIfAbsent(t.Context(),
+				"k", io.MultiReader(bytes.NewReader(pattern(byte(writer))), last), -1); {
 			case err == nil:
 				wins.Add(1)
 				winner.Store(writer)
@@ -187,7 +191,8 @@ func TestOneOfSeveralUploadsWins(t *testing.T) {
 	wantNothingUnfinished(t, s)
 }
 
-// TestUploadsTakeLittleMemory: of a large object no more than its parts that are under way are in memory.
+// TestUploadsTakeLittleMemory: of a large object no more than its parts that are
+// under way are in memory.
 func TestUploadsTakeLittleMemory(t *testing.T) {
 	const size, most = 160 << 20, 96 << 20           // 64 of parts that are under way
 	defer debug.SetGCPercent(debug.SetGCPercent(10)) // or the collector lets the heap grow to twice what is in use
@@ -228,7 +233,8 @@ func memory() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// TestBrokenRangesGoOn: a range whose connection breaks again and again is read to its end, each time from where it broke.
+// TestBrokenRangesGoOn: a range whose connection breaks again and again is read to its end, each
+// time from where it broke.
 func TestBrokenRangesGoOn(t *testing.T) {
 	t.Parallel()
 	var room atomic.Int64 // bytes that a connection gives before it breaks
@@ -261,7 +267,8 @@ func TestBrokenRangesGoOn(t *testing.T) {
 	}
 	room.Store(200_000)
 	got := make([]byte, 900_000)
-	if n, err := object.ReadAt(got, 100_000); n != len(got) || err != nil || !bytes.Equal(got, data[100_000:1_000_000]) {
+	if n, err := object.ReadAt(got, 100_000); n != len(got) || err != nil ||
+		!bytes.Equal(got, data[100_000:1_000_000]) {
 		t.Errorf("ReadAt = %d bytes, or others, %v", n, err)
 	}
 	if len(asked) != 5 || asked[1] != "bytes=300000-999999" {

@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// TestUnavailableServer: whatever a server fails with, but for what it says of an object, is ErrUnavailable, for reads and for writes.
+// TestUnavailableServer: whatever a server fails with, but for what it says of an object, is
+// ErrUnavailable, for reads and for writes.
 func TestUnavailableServer(t *testing.T) {
 	t.Parallel()
 	answer := func(status int, code string) http.HandlerFunc {
@@ -56,7 +57,8 @@ func TestUnavailableServer(t *testing.T) {
 			if c.serve == nil {
 				listener.Close()
 			} else {
-				server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: c.serve, ReadHeaderTimeout: time.Minute}}
+				server := &httptest.Server{Listener: listener,
+					Config: &http.Server{Handler: c.serve, ReadHeaderTimeout: time.Minute}}
 				server.Start()
 				defer server.Close()
 			}

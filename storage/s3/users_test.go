@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestUsersOwnKeys: what is tried out with a user's keys is not done with the root user's, which lie in files.
+// TestUsersOwnKeys: what is tried out with a user's keys is not done with the root
+// user's, which lie in files.
 func TestUsersOwnKeys(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte("root"), 0o600); err != nil {
@@ -20,7 +21,8 @@ func TestUsersOwnKeys(t *testing.T) {
 	}
 	var u User
 	u.User, u.Secret = "u", "s"
-	if got, err := newCredentials(c.forUser(u)).GetWithContext(nil); err != nil || got.AccessKeyID != "u" || got.SecretAccessKey != "s" {
+	if got, err := newCredentials(c.forUser(u)).GetWithContext(nil); err != nil || got.AccessKeyID != "u" ||
+		got.SecretAccessKey != "s" {
 		t.Errorf("keys of %q, %v", got.AccessKeyID, err)
 	}
 }

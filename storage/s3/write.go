@@ -68,10 +68,12 @@ func checkWrite(key string, data []byte, limit int) error {
 	return storage.ValidateKey(key)
 }
 
-// putIf writes an object if the present one has the ETag old, or if there is none (old ""): errCondition.
+// putIf writes an object if the present one has the ETag old, or if there is
+// none (old ""): errCondition.
 //
-// When an answer is lost, the write may have happened, and the next attempt then meets its own object. So each call leaves a nonce with
-// its object, and after a lost answer a refusal counts only if the object there carries another one.
+// When an answer is lost, the write may have happened, and the next attempt then meets its own
+// object. So each call leaves a nonce with its object, and after a lost answer a refusal counts
+// only if the object there carries another one.
 func (s *Store) putIf(ctx context.Context, key, old string, data []byte) (etag string, err error) {
 	nonce, lost := rand.Text(), false
 	for attempt := range tryAgain.Tries {
@@ -97,8 +99,10 @@ func (s *Store) putIf(ctx context.Context, key, old string, data []byte) (etag s
 	if !lost {
 		return "", kind(ctx, err)
 	}
-	// A server that refuses a large body may close the connection before its answer is read, each time.
-	if etag, settled := s.settle(ctx, key, old, nonce); settled == nil || old == "" && errors.Is(settled, errCondition) {
+	// A server that refuses a large body may close the connection before its
+	// answer is read, each time.
+	if etag, settled := s.settle(ctx, key, old, nonce); settled == nil ||
+		old == "" && errors.Is(settled, errCondition) {
 		return etag, settled
 	}
 	return "", fmt.Errorf("%w after %d attempts: %w", errUnknown, tryAgain.Tries, kind(ctx, err))
@@ -114,11 +118,14 @@ func (s *Store) putOnce(ctx context.Context, key, old, nonce string, data []byte
 	return s.upload(ctx, s.once, key, data, options)
 }
 
-// upload sends an object in one request, whatever its size: in a multipart upload the client drops conditions without a word and
-// overwrites. Its checksum is in the signature; the streaming signature that the client would use otherwise breaks on empty objects.
-func (s *Store) upload(ctx context.Context, client minio.Core, key string, data []byte, options minio.PutObjectOptions) (etag string, err error) {
+// upload sends an object in one request, whatever its size: in a multipart upload the client drops
+// conditions without a word and overwrites. Its checksum is in the signature; the streaming
+// signature that the client would use otherwise breaks on empty objects.
+func (s *Store) upload(ctx context.Context, client minio.Core, key string, data []byte,
+	options minio.PutObjectOptions) (etag string, err error) {
 	options.DisableMultipart, options.DisableContentSha256 = true, true
-	info, err := client.PutObject(ctx, s.bucket, s.prefix+key, bytes.NewReader(data), int64(len(data)), "", storage.Digest(data), options)
+	info, err := client.PutObject(ctx, s.bucket, s.prefix+key, bytes.NewReader(data), int64(len(data)),
+		"", storage.Digest(data), options)
 	return info.ETag, err
 }
 
@@ -141,10 +148,12 @@ func (s *Store) settle(ctx context.Context, key, old, nonce string) (etag string
 // refused says that the server has checked the condition; If-Match on an absent object answers 404.
 func refused(err error) bool {
 	answer := response(err)
-	return answer.StatusCode == http.StatusPreconditionFailed || answer.Code == minio.PreconditionFailed || answer.Code == minio.NoSuchKey
+	return answer.StatusCode == http.StatusPreconditionFailed || answer.Code == minio.PreconditionFailed ||
+		answer.Code == minio.NoSuchKey
 }
 
-// repeatable says that a request may succeed next time: no answer came, or one that asks for patience.
+// repeatable says that a request may succeed next time: no answer came, or
+// one that asks for patience.
 func repeatable(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false

@@ -16,8 +16,9 @@ const (
 	SecretKey = "rondo-test-secret"
 )
 
-// S3Dev starts a real S3 server (versitygw, from tools/s3dev) over a temporary directory and gives its endpoint. The server ends with
-// the test; flags are further ones of s3dev. Without the modules that it is built from the test is skipped, or fails with RONDO_REQUIRE_ALL=1.
+// S3Dev starts a real S3 server (versitygw, from tools/s3dev) over a temporary directory and gives
+// its endpoint. The server ends with the test; flags are further ones of s3dev. Without the modules
+// that it is built from the test is skipped, or fails with RONDO_REQUIRE_ALL=1.
 func S3Dev(t *testing.T, flags ...string) (endpoint string) {
 	t.Helper()
 	binary, err := Tool("s3dev")

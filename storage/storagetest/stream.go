@@ -50,7 +50,8 @@ func putReaderIfAbsent(t *testing.T, s storage.Store) {
 		key := fmt.Sprintf("absent/%d", size)
 		first, second := content(size), content(size+1)
 		must(t, s.PutReaderIfAbsent(t.Context(), key, bytes.NewReader(first), int64(size)))
-		wantError(t, "second", s.PutReaderIfAbsent(t.Context(), key, bytes.NewReader(second), int64(size+1)), storage.ErrExists)
+		wantError(t, "second", s.PutReaderIfAbsent(t.Context(), key, bytes.NewReader(second), int64(size+1)),
+			storage.ErrExists)
 		wantObject(t, s, key, first)
 		must(t, s.PutReader(t.Context(), key, bytes.NewReader(second), -1))
 		wantObject(t, s, key, second)
@@ -79,7 +80,8 @@ func putReaderIfAbsentRace(t *testing.T, s storage.Store) {
 
 var errSource = errors.New("the source broke")
 
-// brokenSources: where a source fails, or is not what was said of it, there is no object, and what was there before stays.
+// brokenSources: where a source fails, or is not what was said of it, there is no object, and
+// what was there before stays.
 func brokenSources(t *testing.T, s storage.Store) {
 	must(t, s.Put(t.Context(), "present", []byte("before")))
 	for _, size := range []int64{2, severalParts} {
@@ -89,23 +91,34 @@ func brokenSources(t *testing.T, s storage.Store) {
 			told   int64
 			want   error
 		}{
-			"breaks":               {func() io.Reader { return io.MultiReader(whole(size), iotest.ErrReader(errSource)) }, size + 1, errSource},
-			"breaks at its end":    {func() io.Reader { return io.MultiReader(whole(size), iotest.ErrReader(errSource)) }, size, errSource},
-			"breaks, size unknown": {func() io.Reader { return io.MultiReader(whole(size), iotest.ErrReader(errSource)) }, -1, errSource},
-			"is too short":         {func() io.Reader { return whole(size - 1) }, size, storage.ErrSource},
-			"is too long":          {func() io.Reader { return whole(size + 1) }, size, storage.ErrSource},
-			"is much too long":     {func() io.Reader { return whole(size) }, 0, storage.ErrSource},
+			"breaks": {func() io.Reader {
+				return io.MultiReader(whole(size),
+					iotest.ErrReader(errSource))
+			}, size + 1, errSource},
+			"breaks at its end": {func() io.Reader {
+				return io.MultiReader(whole(size),
+					iotest.ErrReader(errSource))
+			}, size, errSource},
+			"breaks, size unknown": {func() io.Reader {
+				return io.MultiReader(whole(size),
+					iotest.ErrReader(errSource))
+			}, -1, errSource},
+			"is too short":     {func() io.Reader { return whole(size - 1) }, size, storage.ErrSource},
+			"is too long":      {func() io.Reader { return whole(size + 1) }, size, storage.ErrSource},
+			"is much too long": {func() io.Reader { return whole(size) }, 0, storage.ErrSource},
 		}
 		for name, test := range sources {
 			for _, key := range []string{"present", "new"} {
-				wantError(t, fmt.Sprintf("%d bytes: a source that %s", size, name), s.PutReader(t.Context(), key, test.source(), test.told), test.want)
+				wantError(t, fmt.Sprintf("%d bytes: a source that %s", size, name),
+					s.PutReader(t.Context(), key, test.source(), test.told), test.want)
 			}
 		}
 	}
 	_, err := s.Stat(t.Context(), "new")
 	wantError(t, "Stat of what was never whole", err, storage.ErrNotFound)
 	wantObject(t, s, "present", []byte("before"))
-	wantError(t, "more than a store takes", s.PutReader(t.Context(), "new", bytes.NewReader(nil), storage.MaxStream+1), storage.ErrTooLarge)
+	wantError(t, "more than a store takes", s.PutReader(t.Context(), "new", bytes.NewReader(nil), storage.MaxStream+1),
+		storage.ErrTooLarge)
 }
 
 func openObject(t *testing.T, s storage.Store) {
@@ -117,10 +130,12 @@ func openObject(t *testing.T, s storage.Store) {
 		t.Errorf("size %d, want %d", object.Size(), len(data))
 	}
 	must(t, iotest.TestReader(io.NewSectionReader(object, 1000, 40), data[1000:1040]))
-	for _, test := range []struct{ offset, length, want int }{{0, len(data), len(data)}, {len(data) - 3, 10, 3}, {len(data), 1, 0}, {len(data) + 5, 1, 0}, {7, 0, 0}} {
+	for _, test := range []struct{ offset, length, want int }{{0, len(data), len(data)}, {len(data) - 3, 10, 3},
+		{len(data), 1, 0}, {len(data) + 5, 1, 0}, {7, 0, 0}} {
 		got := make([]byte, test.length)
 		n, err := object.ReadAt(got, int64(test.offset))
-		if n != test.want || n < test.length && !errors.Is(err, io.EOF) || n == test.length && err != nil && !errors.Is(err, io.EOF) {
+		if n != test.want || n < test.length && !errors.Is(err, io.EOF) ||
+			n == test.length && err != nil && !errors.Is(err, io.EOF) {
 			t.Errorf("ReadAt(%d bytes at %d) = %d, %v; want %d", test.length, test.offset, n, err, test.want)
 		}
 		if n > 0 && !bytes.Equal(got[:n], data[test.offset:test.offset+n]) {
@@ -159,7 +174,8 @@ func openThenReplaced(t *testing.T, s storage.Store) {
 	must(t, err)
 	must(t, s.Put(t.Context(), "object", second))
 	got := make([]byte, 1<<20)
-	if _, err := object.ReadAt(got, 0); err == nil && !bytes.Equal(got, first) || err != nil && !errors.Is(err, storage.ErrConflict) {
+	if _, err := object.ReadAt(got, 0); err == nil && !bytes.Equal(got, first) ||
+		err != nil && !errors.Is(err, storage.ErrConflict) {
 		t.Errorf("an object that was replaced gives %v, and the first bytes %v", err, bytes.Equal(got, first))
 	}
 	must(t, object.Close())
@@ -184,13 +200,17 @@ func streamedBlobs(t *testing.T, s storage.Store) {
 		}
 	}
 
-	// A file that changes between the digest and the upload never becomes an object, nor takes the place of one.
-	ref := storage.Ref{Key: storage.BlobKey(storage.Digest(content(severalParts + 1))), SHA256: storage.Digest(content(severalParts + 1)), Size: severalParts + 1}
-	_, err := storage.PutBlobFrom(t.Context(), s, &changing{first: content(severalParts + 1), later: make([]byte, severalParts+1)}, severalParts+1)
+	// A file that changes between the digest and the upload never becomes an object,
+	// nor takes the place of one.
+	ref := storage.Ref{Key: storage.BlobKey(storage.Digest(content(severalParts + 1))),
+		SHA256: storage.Digest(content(severalParts + 1)), Size: severalParts + 1}
+	_, err := storage.PutBlobFrom(t.Context(), s, &changing{first: content(severalParts + 1),
+		later: make([]byte, severalParts+1)}, severalParts+1)
 	wantError(t, "a source that changes", err, storage.ErrCorrupt)
 	wantError(t, "VerifyBlob of what was never written", storage.VerifyBlob(t.Context(), s, ref), storage.ErrNotFound)
 
-	for name, other := range map[string][]byte{"shorter": content(severalParts), "changed": make([]byte, severalParts+1)} {
+	for name, other := range map[string][]byte{"shorter": content(severalParts),
+		"changed": make([]byte, severalParts+1)} {
 		must(t, s.Put(t.Context(), ref.Key, other))
 		wantError(t, "VerifyBlob of one that is "+name, storage.VerifyBlob(t.Context(), s, ref), storage.ErrCorrupt)
 	}

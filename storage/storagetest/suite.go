@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Run runs the suite. open returns an empty store that the suite may fill; stores of different tests share nothing.
+// Run runs the suite. open returns an empty store that the suite may fill; stores of
+// different tests share nothing.
 func Run(t *testing.T, open func(t *testing.T) storage.Store) {
 	tests := []struct {
 		name string
@@ -98,7 +99,8 @@ func putIfAbsent(t *testing.T, s storage.Store) {
 	wantObject(t, s, "k", []byte("third"))
 }
 
-// putIfAbsentOfManyParts: a client that splits 20 MiB into parts may lose the condition on the way and overwrite.
+// putIfAbsentOfManyParts: a client that splits 20 MiB into parts may lose the condition
+// on the way and overwrite.
 func putIfAbsentOfManyParts(t *testing.T, s storage.Store) {
 	first := bytes.Repeat([]byte{1}, 20<<20)
 	must(t, s.PutIfAbsent(t.Context(), "big", first))
@@ -137,7 +139,8 @@ func getRange(t *testing.T, s storage.Store) {
 	for _, test := range tests {
 		got, err := s.GetRange(t.Context(), test.key, test.offset, test.length)
 		if !errors.Is(err, test.err) || string(got) != test.want {
-			t.Errorf("GetRange(%s, %d, %d) = %q, %v; want %q, %v", test.key, test.offset, test.length, got, err, test.want, test.err)
+			t.Errorf("GetRange(%s, %d, %d) = %q, %v; want %q, %v", test.key, test.offset, test.length, got,
+				err, test.want, test.err)
 		}
 	}
 }
@@ -163,7 +166,8 @@ func compareAndSwap(t *testing.T, s storage.Store) {
 	info, err := s.Stat(t.Context(), "pointer")
 	must(t, err)
 	if string(data) != "2" || etag != second || info.ETag != second || second == first || second == "" {
-		t.Errorf("Load %q %q, Stat %q; want \"2\" and the ETag %q of the swap (before: %q)", data, etag, info.ETag, second, first)
+		t.Errorf("Load %q %q, Stat %q; want \"2\" and the ETag %q of the swap (before: %q)", data, etag,
+			info.ETag, second, first)
 	}
 	must(t, s.Put(t.Context(), "pointer", []byte("3")))
 	_, err = swap(second, "x")
@@ -182,7 +186,8 @@ func list(t *testing.T, s storage.Store) {
 		must(t, s.Put(t.Context(), key, make([]byte, i)))
 	}
 	slices.Sort(keys)
-	prefixes := []string{"", "a", "b", "b/", "b/2", "b/2/", "b-", "c/d", "runs/r1", "runs/r1/", "absent", "absent/", "b/1", "b/1/"}
+	prefixes := []string{"", "a", "b", "b/", "b/2", "b/2/", "b-", "c/d", "runs/r1", "runs/r1/", "absent",
+		"absent/", "b/1", "b/1/"}
 	for _, prefix := range prefixes {
 		var want, got []string
 		for _, key := range keys {
@@ -229,7 +234,8 @@ func deleteObject(t *testing.T, s storage.Store) {
 }
 
 func invalidKeys(t *testing.T, s storage.Store) {
-	keys := []string{"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", ".hidden", "a/.b", "a b", "a\\b", "a\x00b", "ä", "a:b",
+	keys := []string{"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", ".hidden", "a/.b", "a b",
+		"a\\b", "a\x00b", "ä", "a:b",
 		"a?b", "a%2fb", strings.Repeat("a", 201), strings.Repeat("a/", 300) + "a", ".rondo/tmp/x"}
 	for _, key := range keys {
 		_, getErr := s.Get(t.Context(), key)
@@ -238,9 +244,13 @@ func invalidKeys(t *testing.T, s storage.Store) {
 		_, _, loadErr := s.Load(t.Context(), key)
 		_, openErr := s.Open(t.Context(), key)
 		_, swapErr := s.CompareAndSwap(t.Context(), key, "", nil)
-		for operation, err := range map[string]error{"Put": s.Put(t.Context(), key, nil), "PutIfAbsent": s.PutIfAbsent(t.Context(), key, nil),
-			"Delete": s.Delete(t.Context(), key), "Get": getErr, "GetRange": rangeErr, "Stat": statErr, "Load": loadErr, "CompareAndSwap": swapErr, "Open": openErr,
-			"PutReader": s.PutReader(t.Context(), key, strings.NewReader(""), 0), "PutReaderIfAbsent": s.PutReaderIfAbsent(t.Context(), key, strings.NewReader(""), 0)} {
+		for operation, err := range map[string]error{"Put": s.Put(t.Context(), key, nil),
+			"PutIfAbsent": s.PutIfAbsent(t.Context(), key, nil),
+			"Delete":      s.Delete(t.Context(), key), "Get": getErr, "GetRange": rangeErr,
+			"Stat": statErr, "Load": loadErr,
+			"CompareAndSwap": swapErr, "Open": openErr,
+			"PutReader":         s.PutReader(t.Context(), key, strings.NewReader(""), 0),
+			"PutReaderIfAbsent": s.PutReaderIfAbsent(t.Context(), key, strings.NewReader(""), 0)} {
 			wantError(t, fmt.Sprintf("%s of %q", operation, key), err, storage.ErrKey)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 )
 
-// File writes a file with the folders that it lies in. Where fill fails, an older file of the name stays as it was.
+// File writes a file with the folders that it lies in. Where fill fails, an older file of
+// the name stays as it was.
 func File(path string, fill func(w io.Writer) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -1,6 +1,7 @@
-// Package commits makes tasks of the commits of a repository that change both tests and code: it turns each into a row of SWE-bench's kind, whose
-// tests have run in sandboxes with the fix and without it, and package swebench makes the task's folder. What users have made of an agent's answers are
-// commits for it, too.
+// Package commits makes tasks of the commits of a repository that change both tests and code: it
+// turns each into a row of SWE-bench's kind, whose tests have run in sandboxes with the fix and
+// without it, and package swebench makes the task's folder. What users have made of an agent's
+// answers are commits for it, too.
 package commits
 
 import (
@@ -50,7 +51,8 @@ type Report struct {
 // StateFile is the file in the folder of the tasks that holds what became of each commit.
 const StateFile = ".commits.json"
 
-// lockName is the file that an import into a folder holds, of commits or of sessions: they share what is fetched.
+// lockName is the file that an import into a folder holds, of commits or of sessions:
+// they share what is fetched.
 const lockName = ".import.lock"
 
 // Bounds of an import.
@@ -97,7 +99,8 @@ type state struct {
 
 const stateVersion = 1
 
-// Import makes tasks of a repository's commits, from new to old. What an earlier import into the same folder has decided holds. The report is also there beside an error.
+// Import makes tasks of a repository's commits, from new to old. What an earlier import into the
+// same folder has decided holds. The report is also there beside an error.
 func Import(ctx context.Context, o Options) (Report, error) {
 	begin := time.Now()
 	source, err := filepath.Abs(o.Repository)
@@ -132,7 +135,8 @@ func newImporter(ctx context.Context, o Options, file, noun string) (*importer, 
 	if err != nil {
 		return nil, err
 	}
-	m := maker{Options: o, modules: &fetcher{dir: kept, most: maxModules, sets: map[string]moduleSet{}}, packages: newPackages(kept), node: nodeOf(ctx)}
+	m := maker{Options: o, modules: &fetcher{dir: kept, most: maxModules, sets: map[string]moduleSet{}},
+		packages: newPackages(kept), node: nodeOf(ctx)}
 	ask := m.hasPytest(ctx)
 	m.pytest = func(context.Context) (bool, error) { return ask() }
 	im := &importer{maker: m, file: file, noun: noun}
@@ -173,12 +177,15 @@ func (im *importer) alone() (release func() error, err error) {
 
 func (im *importer) stateFile() string { return filepath.Join(im.Dir, im.file) }
 
-// pulled are the merges that stand for a pull request: its title is the first line behind their subject.
+// pulled are the merges that stand for a pull request: its title is the first
+// line behind their subject.
 var pulled = regexp.MustCompile(`^Merge pull request #\d+ from `)
 
-// walk lists the commits that are no merges, and the merges of pull requests on the branch, the newest first.
+// walk lists the commits that are no merges, and the merges of pull requests on the
+// branch, the newest first.
 func (im *importer) walk(ctx context.Context, head string) (list []commit, err error) {
-	args := []string{"log", "--no-show-signature", "--no-color", "--encoding=UTF-8", "--format=%H%x09%P%x09%s", fmt.Sprintf("--max-count=%d", maxCommits+1)}
+	args := []string{"log", "--no-show-signature", "--no-color", "--encoding=UTF-8", "--format=%H%x09%P%x09%s",
+		fmt.Sprintf("--max-count=%d", maxCommits+1)}
 	if !im.Since.IsZero() {
 		args = append(args, "--since="+im.Since.UTC().Format(time.RFC3339))
 	}
@@ -193,7 +200,8 @@ func (im *importer) walk(ctx context.Context, head string) (list []commit, err e
 			if len(fields) != 3 {
 				return fmt.Errorf("git log: %.100q is not a commit", line)
 			}
-			all = append(all, merged{id: fields[0], parents: strings.Fields(fields[1]), pull: pulled.MatchString(fields[2])})
+			all = append(all, merged{id: fields[0], parents: strings.Fields(fields[1]),
+				pull: pulled.MatchString(fields[2])})
 		}
 		return nil
 	}, append(args, head, "--")...)
@@ -210,7 +218,8 @@ type merged struct {
 	pull    bool
 }
 
-// ofPulls leaves merges out but those of pull requests on the branch of head, and says of the commits that such a merge has brought which it is.
+// ofPulls leaves merges out but those of pull requests on the branch of head, and says of the
+// commits that such a merge has brought which it is.
 func ofPulls(all []merged, head string) (list []commit) {
 	known, branch := map[string]merged{}, []merged{}
 	for _, m := range all {
@@ -246,7 +255,8 @@ func ofPulls(all []merged, head string) (list []commit) {
 	return list
 }
 
-// all works on the commits that are not done, some at once, up to as many tasks as are wanted. A pull request comes before its commits.
+// all works on the commits that are not done, some at once, up to as many tasks as are wanted. A
+// pull request comes before its commits.
 func (im *importer) all(ctx context.Context, list []commit) error {
 	var open [][]commit
 	place := map[string]int{} // of a pull request's merge in open
@@ -305,8 +315,8 @@ func (im *importer) ofTask(c commit) (task string) {
 	return im.state.Commits[c.within].Task
 }
 
-// isDecided reports whether there is nothing more to find out about a commit: with more time, one that took too long may be a task, and so may one whose modules, or Go, this machine
-// did not have.
+// isDecided reports whether there is nothing more to find out about a commit: with more time, one
+// that took too long may be a task, and so may one whose modules, or Go, this machine did not have.
 func (im *importer) isDecided(c commit) bool {
 	outcome, there := im.state.Commits[c.id]
 	switch outcome.Reason {
@@ -370,7 +380,8 @@ func (im *importer) note(ctx context.Context, c commit, outcome Outcome, err err
 	if err != nil {
 		im.failed = append(im.failed, c.id)
 		if im.failures++; im.failures >= maxFailures {
-			im.broken = cmp.Or(im.broken, fmt.Errorf("%s %s: %w (this machine failed %d times in a row)", im.noun, c.id, err, maxFailures))
+			im.broken = cmp.Or(im.broken, fmt.Errorf("%s %s: %w (this machine failed %d times in a row)", im.noun,
+				c.id, err, maxFailures))
 		}
 		return
 	}
@@ -422,7 +433,8 @@ func readState(name string) (s state, err error) {
 	return s, nil
 }
 
-// Removed is the reason of a commit whose task somebody took out of the folder: it is not made again.
+// Removed is the reason of a commit whose task somebody took out of the
+// folder: it is not made again.
 const Removed = "its task was removed"
 
 func (im *importer) there(task string) bool {
@@ -431,7 +443,8 @@ func (im *importer) there(task string) bool {
 }
 
 func (im *importer) report(list []commit) Report {
-	r := Report{Found: len(list), Tasks: []string{}, Dropped: map[string]int{}, Failed: append([]string{}, im.failed...), State: im.stateFile()}
+	r := Report{Found: len(list), Tasks: []string{}, Dropped: map[string]int{},
+		Failed: append([]string{}, im.failed...), State: im.stateFile()}
 	for _, c := range list {
 		switch outcome, there := im.state.Commits[c.id]; {
 		case slices.Contains(r.Failed, c.id): // whatever an earlier import has found

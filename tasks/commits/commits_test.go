@@ -44,9 +44,11 @@ func newHistory(t *testing.T) *history {
 
 func (h *history) git(args ...string) string {
 	h.t.Helper()
-	cmd := exec.Command("git", append([]string{"-C", h.dir, "-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
+	cmd := exec.Command("git", append([]string{"-C", h.dir, "-c", "user.name=a", "-c", "user.email=a@example.com"},
+		args...)...)
 	when := h.at.Format(time.RFC3339)
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_DATE="+when, "GIT_COMMITTER_DATE="+when)
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_DATE="+when,
+		"GIT_COMMITTER_DATE="+when)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		h.t.Fatalf("git %v: %v: %s", args, err, out)
@@ -59,7 +61,8 @@ func (h *history) commit(message string, files map[string]string) (id string) {
 	h.t.Helper()
 	for name, text := range files {
 		name = filepath.Join(h.dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+			os.WriteFile(name, []byte(text), 0o644)); err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -80,31 +83,39 @@ func stocks(h *history) (want map[string]string) {
 		want[h.commit(message, files)] = outcome
 	}
 	is(NoParent, "Begin a stock of things that can be taken", map[string]string{
-		"go.mod":       "module acme.test/stock\n\ngo 1.24\n",
-		"stock.go":     "package stock\n\ntype Stock map[string]int\n\nfunc (s Stock) Take(item string, n int) bool {\n\ts[item] -= n\n\treturn true\n}\n",
-		"take_test.go": goTest("TestTake", "\tif s := (Stock{\"bolt\": 3}); !s.Take(\"bolt\", 2) || s[\"bolt\"] != 1 {\n\t\tt.Error(s)\n\t}"),
+		"go.mod":   "module acme.test/stock\n\ngo 1.24\n",
+		"stock.go": "package stock\n\ntype Stock map[string]int\n\nfunc (s Stock) Take(item string, n int) bool {\n\ts[item] -= n\n\treturn true\n}\n",
+		"take_test.go": goTest("TestTake",
+			"\tif s := (Stock{\"bolt\": 3}); !s.Take(\"bolt\", 2) || s[\"bolt\"] != 1 {\n\t\tt.Error(s)\n\t}"),
 		"CHANGELOG.md": "# Changes\n",
 	})
 	fixed := "package stock\n\ntype Stock map[string]int\n\nfunc (s Stock) Take(item string, n int) bool {\n\tif s[item] < n {\n\t\treturn false\n\t}\n\ts[item] -= n\n\treturn true\n}\n"
 	is("task", "Refuse to take more than there is\n\nTake left a negative number behind.\n\nFixes: #12\nSigned-off-by: A <a@example.com>\n", map[string]string{
 		"stock.go": fixed, "CHANGELOG.md": "# Changes\n\n- Take refuses a secret.\n",
-		"many_test.go": goTest("TestTakeTooMany", "\tif s := (Stock{\"bolt\": 1}); s.Take(\"bolt\", 2) || s[\"bolt\"] != 1 {\n\t\tt.Error(s)\n\t}"),
+		"many_test.go": goTest("TestTakeTooMany",
+			"\tif s := (Stock{\"bolt\": 1}); s.Take(\"bolt\", 2) || s[\"bolt\"] != 1 {\n\t\tt.Error(s)\n\t}"),
 	})
 	is("task", "Count all things of a stock with a method Sum, which an empty stock answers by 0", map[string]string{
-		"sum.go":      "package stock\n\nfunc (s Stock) Sum() (n int) {\n\tfor _, have := range s {\n\t\tn += have\n\t}\n\treturn n\n}\n",
-		"sum_test.go": goTest("TestSum", "\tif got := (Stock{\"bolt\": 3, \"nut\": 4}).Sum(); got != 7 {\n\t\tt.Error(got)\n\t}"),
+		"sum.go": "package stock\n\nfunc (s Stock) Sum() (n int) {\n\tfor _, have := range s {\n\t\tn += have\n\t}\n\treturn n\n}\n",
+		"sum_test.go": goTest("TestSum",
+			"\tif got := (Stock{\"bolt\": 3, \"nut\": 4}).Sum(); got != 7 {\n\t\tt.Error(got)\n\t}"),
 	})
-	is(NoTests, "Empty the stock by a method of its own, for those who close", map[string]string{"empty.go": "package stock\n\nfunc (s Stock) Empty() { clear(s) }\n"})
+	is(NoTests, "Empty the stock by a method of its own, for those who close",
+		map[string]string{"empty.go": "package stock\n\nfunc (s Stock) Empty() { clear(s) }\n"})
 	is(MessageFix, "Tell whether there is something of an item\n\nIt is done by\n\n    func (s Stock) Has(item string) bool { return s[item] > 0 }\n", map[string]string{
 		"has.go":      "package stock\n\nfunc (s Stock) Has(item string) bool { return s[item] > 0 }\n",
 		"has_test.go": goTest("TestHas", "\tif !(Stock{\"bolt\": 1}).Has(\"bolt\") {\n\t\tt.Error()\n\t}"),
 	})
 	is(PassesBefore, "Say more of what Take does and test it once more for nothing", map[string]string{
-		"stock.go":      strings.Replace(fixed, "func (s Stock) Take", "// Take takes.\nfunc (s Stock) Take", 1),
-		"again_test.go": goTest("TestAgain", "\tif s := (Stock{\"bolt\": 3}); !s.Take(\"bolt\", 3) {\n\t\tt.Error(s)\n\t}"),
+		"stock.go": strings.Replace(fixed, "func (s Stock) Take", "// Take takes.\nfunc (s Stock) Take", 1),
+		"again_test.go": goTest("TestAgain",
+			"\tif s := (Stock{\"bolt\": 3}); !s.Take(\"bolt\", 3) {\n\t\tt.Error(s)\n\t}"),
 	})
-	is(MessageShort, "Fix it", map[string]string{"sum.go": "package stock\n\nfunc (s Stock) Sum() (n int) {\n\treturn len(s)\n}\n", "sum_test.go": goTest("TestSum", "\t_ = Stock{}.Sum()")})
-	is(Prose, "Write down what is new in this version of it", map[string]string{"CHANGELOG.md": "# Changes\n\n- Much.\n"})
+	is(MessageShort, "Fix it",
+		map[string]string{"sum.go": "package stock\n\nfunc (s Stock) Sum() (n int) {\n\treturn len(s)\n}\n",
+			"sum_test.go": goTest("TestSum", "\t_ = Stock{}.Sum()")})
+	is(Prose, "Write down what is new in this version of it",
+		map[string]string{"CHANGELOG.md": "# Changes\n\n- Much.\n"})
 	is(FailsFixed, "Name the items of a stock, in no order that means anything", map[string]string{
 		"names.go":      "package stock\n\nfunc (s Stock) Names() []string { return nil }\n",
 		"names_test.go": goTest("TestNames", "\tif (Stock{\"bolt\": 1}).Names() == nil {\n\t\tt.Error()\n\t}"),
@@ -124,11 +135,13 @@ func options(t *testing.T, h *history) Options {
 	if cache = filepath.Join(cache, "rondo", "toolchains"); err != nil || os.MkdirAll(cache, 0o755) != nil {
 		cache = t.TempDir()
 	}
-	return Options{Repository: h.dir, Dir: filepath.Join(t.TempDir(), "tasks"), Jobs: 2, Timeout: 10 * time.Minute, Machine: tasks.Machine{ToolchainCache: cache}}
+	return Options{Repository: h.dir, Dir: filepath.Join(t.TempDir(), "tasks"), Jobs: 2, Timeout: 10 * time.Minute,
+		Machine: tasks.Machine{ToolchainCache: cache}}
 }
 
-// TestImport: of a history those commits become tasks whose tests show their fix each time, and each other one is dropped with its reason. An import that is stopped goes on, and
-// runs nothing again.
+// TestImport: of a history those commits become tasks whose tests show their fix each
+// time, and each other one is dropped with its reason. An import that is stopped goes
+// on, and runs nothing again.
 func TestImport(t *testing.T) {
 	sandboxtest.Require(t)
 	h := newHistory(t)
@@ -202,7 +215,8 @@ func checkTasks(t *testing.T, o Options, n int) {
 	}
 }
 
-// checkTooMany looks at what is in the task of the first fix: the message without its author, tests by how they end, and nothing of later.
+// checkTooMany looks at what is in the task of the first fix: the message without its author, tests
+// by how they end, and nothing of later.
 func checkTooMany(t *testing.T, dir string, want map[string]string, h *history) {
 	t.Helper()
 	text := func(parts ...string) string {
@@ -217,18 +231,22 @@ func checkTooMany(t *testing.T, dir string, want map[string]string, h *history) 
 			continue
 		}
 		name := "stock-" + id[:12]
-		if got := text(name, "instruction.md"); got != "Refuse to take more than there is\n\nTake left a negative number behind.\n\nFixes: #12\n" {
+		if got := text(name,
+			"instruction.md"); got != "Refuse to take more than there is\n\nTake left a negative number behind.\n\nFixes: #12\n" {
 			t.Errorf("instruction %q", got)
 		}
 		g, err := grade.Read([]byte(text(name, "tests", grade.File)))
-		if err != nil || !slices.Equal(g.FailToPass, []string{"TestTakeTooMany"}) || !slices.Equal(g.PassToPass, []string{"TestTake"}) {
+		if err != nil || !slices.Equal(g.FailToPass, []string{"TestTakeTooMany"}) ||
+			!slices.Equal(g.PassToPass, []string{"TestTake"}) {
 			t.Errorf("%+v, %v", g, err)
 		}
 		snapshot := filepath.Join(name, "environment", "repo")
-		if text(snapshot, "CHANGELOG.md") != "# Changes\n" || text(snapshot, "many_test.go") != "" || text(snapshot, "sum.go") != "" || text(snapshot, ".git", "HEAD") != "" {
+		if text(snapshot, "CHANGELOG.md") != "# Changes\n" || text(snapshot, "many_test.go") != "" ||
+			text(snapshot, "sum.go") != "" || text(snapshot, ".git", "HEAD") != "" {
 			t.Error("the snapshot holds what came later")
 		}
-		if patch := text(name, "solution", "gold.patch"); strings.Contains(patch, "_test.go") || !strings.Contains(patch, "a secret") {
+		if patch := text(name, "solution", "gold.patch"); strings.Contains(patch, "_test.go") ||
+			!strings.Contains(patch, "a secret") {
 			t.Errorf("solution %s", patch)
 		}
 	}
@@ -245,10 +263,12 @@ func TestImportPython(t *testing.T) {
 	}
 	h := newHistory(t)
 	test := func(name, body string) string {
-		return "import unittest\n\nfrom slugs import slug\n\n\nclass " + name + "(unittest.TestCase):\n    def test_" + strings.ToLower(name) + "(self):\n        " + body + "\n"
+		return "import unittest\n\nfrom slugs import slug\n\n\nclass " + name + "(unittest.TestCase):\n    def test_" +
+			strings.ToLower(name) + "(self):\n        " + body + "\n"
 	}
 	h.commit("Make slugs of titles, words joined by dashes", map[string]string{
-		"src/slugs.py": "import re\n\n\ndef slug(title):\n    return re.sub(r'[^a-z0-9]+', '-', title.lower())\n", "tests/__init__.py": "",
+		"src/slugs.py":        "import re\n\n\ndef slug(title):\n    return re.sub(r'[^a-z0-9]+', '-', title.lower())\n",
+		"tests/__init__.py":   "",
 		"tests/test_words.py": test("Words", "self.assertEqual(slug('Two words'), 'two-words')"),
 	})
 	h.commit("Leave no dash at the ends of a slug, as links with one break", map[string]string{
@@ -297,7 +317,8 @@ func TestCompare(t *testing.T) {
 				return all
 			}
 			fixed, kept, flaky := compare(runs(c.with), runs(c.without), namedIn(c.patch, "gotest"))
-			got := strings.Repeat("fixed", len(fixed)) + strings.Repeat("kept", len(kept)) + strings.Repeat("flaky", len(flaky))
+			got := strings.Repeat("fixed", len(fixed)) + strings.Repeat("kept", len(kept)) +
+				strings.Repeat("flaky", len(flaky))
 			if got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
@@ -308,7 +329,8 @@ func TestCompare(t *testing.T) {
 // TestFunction: a test's function is found in its name, whichever program named it.
 func TestFunction(t *testing.T) {
 	for name, want := range map[string]string{
-		"TestIt": "TestIt", "TestIt/a::b/c": "TestIt", "TestIt/part one": "TestIt", "tests/test_x.py::TestX::test_it[a b]": "test_it", "test_it (tests.test_x.TestX.test_it)": "test_it",
+		"TestIt": "TestIt", "TestIt/a::b/c": "TestIt", "TestIt/part one": "TestIt",
+		"tests/test_x.py::TestX::test_it[a b]": "test_it", "test_it (tests.test_x.TestX.test_it)": "test_it",
 	} {
 		if got := function(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -316,7 +338,8 @@ func TestFunction(t *testing.T) {
 	}
 }
 
-// TestWordsOf: a function is named by a patch that changes a line of it, and not by one that adds another behind it.
+// TestWordsOf: a function is named by a patch that changes a line of it, and not by one
+// that adds another behind it.
 func TestWordsOf(t *testing.T) {
 	const (
 		behind  = "--- a/a_test.go\n+++ b/a_test.go\n@@ -9,3 +9,7 @@ func TestOld(t *testing.T) {\n \tt.Log()\n \t}\n }\n+\n+func TestNew(t *testing.T) {\n+}\n"
@@ -372,33 +395,44 @@ func TestSplit(t *testing.T) {
 		tests   string
 		code    string
 	}{
-		"Go":                       {files("a.go", "a_test.go", "testdata/x.bin", "CHANGELOG.md"), "", "a_test.go testdata/x.bin", "a.go CHANGELOG.md"},
-		"Python":                   {files("src/a.py", "tests/test_a.py", "tests/helper.py", "conftest.py", "b_test.py"), "", "tests/test_a.py tests/helper.py conftest.py b_test.py", "src/a.py"},
+		"Go": {files("a.go", "a_test.go", "testdata/x.bin", "CHANGELOG.md"), "",
+			"a_test.go testdata/x.bin", "a.go CHANGELOG.md"},
+		"Python": {files("src/a.py", "tests/test_a.py", "tests/helper.py", "conftest.py",
+			"b_test.py"), "", "tests/test_a.py tests/helper.py conftest.py b_test.py", "src/a.py"},
 		"a test named as a module": {files("a.py", "test_a.py"), "", "test_a.py", "a.py"},
 		"another language beside":  {files("a.go", "a_test.go", "page.html"), "", "a_test.go", "a.go page.html"},
-		"dependencies":             {files("a.go", "a_test.go", "go.mod", "vendor/b/b.go"), "", "a_test.go", "a.go go.mod vendor/b/b.go"},
-		"nothing":                  {nil, Prose, "", ""},
-		"no tests":                 {files("a.go", "README.md"), NoTests, "", ""},
-		"data of tests alone":      {files("a.go", "testdata/x"), NoTests, "", ""},
-		"a helper of tests alone":  {files("a.py", "tests/helper.py"), NoTests, "", ""},
-		"tests that are deleted":   {with(func(c *change) { c.after = "000000" }, "a_test.go", "a.go"), NoTests, "", ""},
+		"dependencies": {files("a.go", "a_test.go", "go.mod", "vendor/b/b.go"), "", "a_test.go",
+			"a.go go.mod vendor/b/b.go"},
+		"nothing":                 {nil, Prose, "", ""},
+		"no tests":                {files("a.go", "README.md"), NoTests, "", ""},
+		"data of tests alone":     {files("a.go", "testdata/x"), NoTests, "", ""},
+		"a helper of tests alone": {files("a.py", "tests/helper.py"), NoTests, "", ""},
+		"tests that are deleted": {with(func(c *change) { c.after = "000000" }, "a_test.go", "a.go"), NoTests, "",
+			""},
 		"no code":                  {files("a_test.go", "README.md", ".github/workflows/ci.yml"), NoCode, "", ""},
 		"code of another language": {files("a_test.go", "a.py"), NoCode, "", ""},
-		"documents":                {files("README.md", "LICENSE", "docs/a.rst", ".gitignore", "go.mod"), Prose, "", ""},
-		"Rust":                     {files("src/lib.rs", "tests/it.rs"), OtherTongue, "", ""},
-		"two languages":            {files("a.go", "a_test.go", "b.py", "test_b.py"), Several, "", ""},
-		"binary":                   {with(func(c *change) { c.binary = true }, "a.png", "a.go", "a_test.go"), Binary, "", ""},
-		"a link":                   {with(func(c *change) { c.after = "120000" }, "l", "a.go", "a_test.go"), Odd, "", ""},
-		"a submodule":              {with(func(c *change) { c.before = "160000" }, "l", "a.go", "a_test.go"), Odd, "", ""},
+		"documents": {files("README.md", "LICENSE", "docs/a.rst", ".gitignore", "go.mod"), Prose, "",
+			""},
+		"Rust":          {files("src/lib.rs", "tests/it.rs"), OtherTongue, "", ""},
+		"two languages": {files("a.go", "a_test.go", "b.py", "test_b.py"), Several, "", ""},
+		"binary": {with(func(c *change) { c.binary = true }, "a.png", "a.go", "a_test.go"), Binary,
+			"", ""},
+		"a link": {with(func(c *change) { c.after = "120000" }, "l", "a.go", "a_test.go"), Odd, "",
+			""},
+		"a submodule": {with(func(c *change) { c.before = "160000" }, "l", "a.go", "a_test.go"), Odd, "",
+			""},
 		"a name with a quote":      {files("a'b.go", "a_test.go"), Odd, "", ""},
 		"a name that is an option": {files("-exec.go", "a_test.go"), Odd, "", ""},
 		"many files":               {files(many...), TooLarge, "", ""},
-		"many lines":               {with(func(c *change) { c.added, c.deleted = maxLines, 0 }, "a.go", "a_test.go"), TooLarge, "", ""},
-		"lines enough":             {with(func(c *change) { c.added, c.deleted = maxLines-2, 1 }, "a.go", "a_test.go"), "", "a_test.go", "a.go"},
+		"many lines": {with(func(c *change) { c.added, c.deleted = maxLines, 0 }, "a.go", "a_test.go"),
+			TooLarge, "", ""},
+		"lines enough": {with(func(c *change) { c.added, c.deleted = maxLines-2, 1 }, "a.go", "a_test.go"),
+			"", "a_test.go", "a.go"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, reason := split(c.changes)
-			if reason != c.reason || reason == "" && (strings.Join(p.tests, " ") != c.tests || strings.Join(p.code, " ") != c.code) {
+			if reason != c.reason ||
+				reason == "" && (strings.Join(p.tests, " ") != c.tests || strings.Join(p.code, " ") != c.code) {
 				t.Errorf("%q: tests %q, code %q", reason, p.tests, p.code)
 			}
 			if p.dependencies != strings.Contains(strings.Join(p.code, " "), "go.mod") {
@@ -414,14 +448,21 @@ func TestCommand(t *testing.T) {
 		pytest       bool
 		want, parser string
 	}{
-		"packages":            {"go.mod a_test.go b/b_test.go b/c_test.go", "a_test.go b/b_test.go b/c_test.go", false, "go test -count=1 -v ./ ./b", "gotest"},
-		"a module below":      {"go.mod sub/go.mod sub/b/b_test.go", "sub/b/b_test.go", false, "go -C sub test -count=1 -v ./b", "gotest"},
-		"the top of a module": {"sub/go.mod sub/b_test.go", "sub/b_test.go", false, "go -C sub test -count=1 -v ./", "gotest"},
-		"two modules":         {"go.mod sub/go.mod", "a_test.go sub/b_test.go", false, "", "gotest"},
-		"pytest":              {"a.py tests/test_a.py", "tests/test_a.py", true, "python3 -m pytest -rA tests/test_a.py", "pytest"},
-		"unittest":            {"a.py tests/test_a.py", "tests/test_a.py", false, "python3 -m unittest -v tests/test_a.py", "unittest"},
-		"a folder src":        {"src/a.py test_a.py", "test_a.py", true, `PYTHONPATH="$PWD/src:$PYTHONPATH" python3 -m pytest -rA test_a.py`, "pytest"},
-		"a package src":       {"src/__init__.py test_a.py", "test_a.py", true, "python3 -m pytest -rA test_a.py", "pytest"},
+		"packages": {"go.mod a_test.go b/b_test.go b/c_test.go", "a_test.go b/b_test.go b/c_test.go", false,
+			"go test -count=1 -v ./ ./b", "gotest"},
+		"a module below": {"go.mod sub/go.mod sub/b/b_test.go", "sub/b/b_test.go", false,
+			"go -C sub test -count=1 -v ./b", "gotest"},
+		"the top of a module": {"sub/go.mod sub/b_test.go", "sub/b_test.go", false,
+			"go -C sub test -count=1 -v ./", "gotest"},
+		"two modules": {"go.mod sub/go.mod", "a_test.go sub/b_test.go", false, "", "gotest"},
+		"pytest": {"a.py tests/test_a.py", "tests/test_a.py", true,
+			"python3 -m pytest -rA tests/test_a.py", "pytest"},
+		"unittest": {"a.py tests/test_a.py", "tests/test_a.py", false,
+			"python3 -m unittest -v tests/test_a.py", "unittest"},
+		"a folder src": {"src/a.py test_a.py", "test_a.py", true,
+			`PYTHONPATH="$PWD/src:$PYTHONPATH" python3 -m pytest -rA test_a.py`, "pytest"},
+		"a package src": {"src/__init__.py test_a.py", "test_a.py", true,
+			"python3 -m pytest -rA test_a.py", "pytest"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := map[string]bool{}
@@ -444,24 +485,37 @@ func TestInstruction(t *testing.T) {
 		"diff --git a/CHANGELOG.md b/CHANGELOG.md\n--- a/CHANGELOG.md\n+++ b/CHANGELOG.md\n@@ -1 +1 @@\n+- Take refuses (what is not there).\n"
 	const good = "Refuse to take more than there is"
 	for name, c := range map[string]struct{ message, want, reason string }{
-		"a subject":                   {good + " (#12)\n", good + " (#12)", ""},
-		"a body":                      {good + "\n\nIt was negative.\n", good + "\n\nIt was negative.", ""},
-		"trailers":                    {good + "\n\nWhy.\n\nSigned-off-by: A <a@b>\nCo-authored-by: B <b@c>\nChange-Id: I0123\n  folded\n(cherry picked from commit 0123abc)\n", good + "\n\nWhy.", ""},
-		"a footer of a program":       {good + "\n\nWhy.\n\n\U0001f916 Generated with [A Program](https://x.test)\n\nCo-Authored-By: A <a@b>\n", good + "\n\nWhy.", ""},
-		"words that look like one":    {good + "\n\nGenerated by the parser\nare more of them.", good + "\n\nGenerated by the parser\nare more of them.", ""},
-		"a trailer with an issue":     {good + "\n\nReviewed-by: A <a@b>\nFixes: #12\nCloses: https://x.test/issues/3\n", good + "\n\nFixes: #12\nCloses: https://x.test/issues/3", ""},
-		"no trailers":                 {good + "\n\nNote: this is text.", good + "\n\nNote: this is text.", ""},
-		"words among trailers":        {good + "\n\nSigned-off-by: A\nand words", good + "\n\nSigned-off-by: A\nand words", ""},
-		"a form":                      {good + "\n\n<!-- Say\nwhy -->\n- [ ] Bug\n- [x] Feature\n", good + "\n\n\n- [x] Feature", ""},
-		"a subject like a trailer":    {"Fixes: to take more than there is is refused", "Fixes: to take more than there is is refused", ""},
-		"bytes that are no text":      {good + "\x00\x1b[31m\xff", good + "[31m\ufffd", ""},
-		"a line of the changelog":     {good + "\n\nTake refuses (what is not there).", good + "\n\nTake refuses (what is not there).", ""},
-		"a comment of the fix":        {good + "\n\nAnswer the sum (of all).", good + "\n\nAnswer the sum (of all).", ""},
-		"the line that was wrong":     {good + "\n\nIt was return old(n).", good + "\n\nIt was return old(n).", ""},
-		"too few words":               {"Fix thecrashthatmakesallofitbreak ##### 12 12 12 12", "", MessageShort},
-		"too few letters":             {"a b c d e f g", "", MessageShort},
-		"nothing":                     {"\n", "", MessageShort},
-		"trailers alone":              {"Fix\n\nSigned-off-by: An author with many names <a@example.com>", "", MessageShort},
+		"a subject": {good + " (#12)\n", good + " (#12)", ""},
+		"a body":    {good + "\n\nIt was negative.\n", good + "\n\nIt was negative.", ""},
+		"trailers": {good +
+			"\n\nWhy.\n\nSigned-off-by: A <a@b>\nCo-authored-by: B <b@c>\nChange-Id: I0123\n  folded\n(cherry picked from commit 0123abc)\n",
+			good + "\n\nWhy.", ""},
+		"a footer of a program": {good +
+			"\n\nWhy.\n\n\U0001f916 Generated with [A Program](https://x.test)\n\nCo-Authored-By: A <a@b>\n",
+			good + "\n\nWhy.", ""},
+		"words that look like one": {good + "\n\nGenerated by the parser\nare more of them.",
+			good + "\n\nGenerated by the parser\nare more of them.", ""},
+		"a trailer with an issue": {good +
+			"\n\nReviewed-by: A <a@b>\nFixes: #12\nCloses: https://x.test/issues/3\n",
+			good + "\n\nFixes: #12\nCloses: https://x.test/issues/3", ""},
+		"no trailers": {good + "\n\nNote: this is text.", good + "\n\nNote: this is text.", ""},
+		"words among trailers": {good + "\n\nSigned-off-by: A\nand words",
+			good + "\n\nSigned-off-by: A\nand words", ""},
+		"a form": {good + "\n\n<!-- Say\nwhy -->\n- [ ] Bug\n- [x] Feature\n",
+			good + "\n\n\n- [x] Feature", ""},
+		"a subject like a trailer": {"Fixes: to take more than there is is refused",
+			"Fixes: to take more than there is is refused", ""},
+		"bytes that are no text": {good + "\x00\x1b[31m\xff", good + "[31m\ufffd", ""},
+		"a line of the changelog": {good + "\n\nTake refuses (what is not there).",
+			good + "\n\nTake refuses (what is not there).", ""},
+		"a comment of the fix": {good + "\n\nAnswer the sum (of all).",
+			good + "\n\nAnswer the sum (of all).", ""},
+		"the line that was wrong": {good + "\n\nIt was return old(n).", good + "\n\nIt was return old(n).", ""},
+		"too few words":           {"Fix thecrashthatmakesallofitbreak ##### 12 12 12 12", "", MessageShort},
+		"too few letters":         {"a b c d e f g", "", MessageShort},
+		"nothing":                 {"\n", "", MessageShort},
+		"trailers alone": {"Fix\n\nSigned-off-by: An author with many names <a@example.com>", "",
+			MessageShort},
 		"too long":                    {good + strings.Repeat(" more", maxMessage/5), "", MessageLong},
 		"a line of the fix":           {good + "\n\nNow it does\n\n    return sum(n, 7)\n", "", MessageFix},
 		"the same with other spaces":  {good + " by return\tsum(n,  7)", "", MessageFix},
@@ -478,8 +532,9 @@ func TestInstruction(t *testing.T) {
 	}
 }
 
-// TestPulls: the merge of a pull request on the branch stands for it, with the message of its author and what its branch changed. Its commits become no tasks beside it. Other
-// merges are left out.
+// TestPulls: the merge of a pull request on the branch stands for it, with the message
+// of its author and what its branch changed. Its commits become no tasks beside it.
+// Other merges are left out.
 func TestPulls(t *testing.T) {
 	h := newHistory(t)
 	h.commit("one", map[string]string{"a": "1"})
@@ -492,7 +547,8 @@ func TestPulls(t *testing.T) {
 	h.git("merge", "-q", "--no-ff", "-m", "Merge pull request #8 from acme/nested\n\nIt is inside of another", "nested")
 	h.git("checkout", "-q", "trunk")
 	outside := h.commit("four", map[string]string{"d": "1"})
-	h.git("merge", "-q", "--no-ff", "-m", "Merge pull request #7 from acme/side\n\nHave what a stock needs\n\nAnd why.", "side")
+	h.git("merge", "-q", "--no-ff", "-m", "Merge pull request #7 from acme/side\n\nHave what a stock needs\n\nAnd why.",
+		"side")
 	pull := h.git("rev-parse", "HEAD")
 	h.git("checkout", "-q", "-b", "plain")
 	plain := h.commit("five", map[string]string{"e": "1"})
@@ -513,11 +569,13 @@ func TestPulls(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if want := map[string]string{inner: pull, deep: pull, outside: "", pull: "", plain: "", h.git("rev-list", "--max-parents=0", "trunk"): ""}; err != nil || !maps.Equal(within, want) {
+	if want := map[string]string{inner: pull, deep: pull, outside: "", pull: "", plain: "",
+		h.git("rev-list", "--max-parents=0", "trunk"): ""}; err != nil || !maps.Equal(within, want) {
 		t.Errorf("%v, %v, want %v", within, err, want)
 	}
 	at := slices.IndexFunc(list, func(c commit) bool { return c.pull })
-	if message, err := im.message(t.Context(), list[at]); err != nil || strings.TrimSpace(message) != "Have what a stock needs\n\nAnd why." {
+	if message, err := im.message(t.Context(), list[at]); err != nil ||
+		strings.TrimSpace(message) != "Have what a stock needs\n\nAnd why." {
 		t.Errorf("%q, %v", message, err)
 	}
 	if changes, err := changesOf(t.Context(), objects, list[at]); err != nil || len(changes) != 2 {
@@ -528,7 +586,8 @@ func TestPulls(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(o.Dir, "stock-"+pull[:12]), 0o755); err != nil { // as if it had become a task
 		t.Fatal(err)
 	}
-	if report, err := Import(t.Context(), o); err != nil || report.Dropped[Part] != 2 || len(report.Tasks) != 1 || report.Found != 6 {
+	if report, err := Import(t.Context(), o); err != nil || report.Dropped[Part] != 2 ||
+		len(report.Tasks) != 1 || report.Found != 6 {
 		t.Errorf("%+v, %v", report, err)
 	}
 	if err := os.RemoveAll(filepath.Join(o.Dir, StateFile)); err != nil {
@@ -542,18 +601,21 @@ func TestPulls(t *testing.T) {
 	}
 }
 
-// TestDeclared: an instruction tells of the declarations of a fix that its tests name, and of nothing that they stand for.
+// TestDeclared: an instruction tells of the declarations of a fix that its tests name, and of
+// nothing that they stand for.
 func TestDeclared(t *testing.T) {
 	const patch = "--- a/a.go\n+++ b/a.go\n@@ -1,2 +1,9 @@\n+func (r *Route) Use(all ...map[string]interface{}) (*Route, error) { return secret(r), nil }\n+func secret(r *Route) *Route {\n" +
 		"-func Changed(a int) {\n+func Changed(a, b int) {\n+func Map[T any](list []T) []T {\n+\tfunc Inner() {\n+var Flag = \"secret\"\n+type Shape struct {\n func Old() {\n" +
 		"--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,9 @@\n+class Pad(Base):\n+    async def pad(self, s: str, n=1) -> dict[str, int]: return secret\n+    def left(self): return secret(self)\n+def unused():\n"
 	tests := "--- a/a_test.go\n+++ b/unused_test.go\n@@ -1 +1 @@ func secret\n-unused()\n Old()\n"
-	for _, name := range []string{"x.Use(1)", "Changed(1, 2)", "Map(x)", "Inner", "Flag", "Shape{}", "Pad().pad()", "left"} {
+	for _, name := range []string{"x.Use(1)", "Changed(1, 2)", "Map(x)", "Inner", "Flag", "Shape{}",
+		"Pad().pad()", "left"} {
 		tests += "+\t" + name + "\n"
 	}
 	want := "\n\nTests use these declarations:\n"
 	for _, line := range []string{
-		"func (r *Route) Use(all ...map[string]interface{}) (*Route, error)", "func Changed(a, b int)", "func Map[T any](list []T) []T", "var Flag", "type Shape struct", "class Pad(Base)",
+		"func (r *Route) Use(all ...map[string]interface{}) (*Route, error)", "func Changed(a, b int)",
+		"func Map[T any](list []T) []T", "var Flag", "type Shape struct", "class Pad(Base)",
 		"async def pad(self, s: str, n=1) -> dict[str, int]", "def left(self)",
 	} {
 		want += "\n    " + line
@@ -566,17 +628,20 @@ func TestDeclared(t *testing.T) {
 	}
 }
 
-// TestHostileHistory: nothing that a repository or this process's environment names is run to read a commit, and its paths are no patterns.
+// TestHostileHistory: nothing that a repository or this process's environment names is run to read
+// a commit, and its paths are no patterns.
 func TestHostileHistory(t *testing.T) {
 	h := newHistory(t)
-	h.commit("base", map[string]string{".gitattributes": "*.go diff=evil\n", "a.go": "package a\n", "b.go": "package a\n"})
+	h.commit("base", map[string]string{".gitattributes": "*.go diff=evil\n",
+		"a.go": "package a\n", "b.go": "package a\n"})
 	h.commit("two", map[string]string{"a.go": "package b\n", "b.go": "package b\n", ":(glob)*.go": "package c\n"})
 	marker := filepath.Join(t.TempDir(), "marker")
 	program := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\ntouch "+marker+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"diff.external", "diff.evil.textconv", "diff.evil.command", "core.pager", "core.fsmonitor", "gpg.program"} {
+	for _, key := range []string{"diff.external", "diff.evil.textconv", "diff.evil.command", "core.pager",
+		"core.fsmonitor", "gpg.program"} {
 		h.git("config", key, program)
 	}
 	t.Setenv("GIT_EXTERNAL_DIFF", program)
@@ -622,11 +687,14 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// TestModFiles: a submodule is no go.mod, and one that is longer than what is read is the commit's doing.
+// TestModFiles: a submodule is no go.mod, and one that is longer than what is
+// read is the commit's doing.
 func TestModFiles(t *testing.T) {
 	h := newHistory(t)
-	id := h.commit("base", map[string]string{"a/go.mod": "module a.test/a\n", "a/go.sum": strings.Repeat("a", maxModBytes)})
-	if err := os.Mkdir(filepath.Join(h.dir, "go.mod"), 0o755); err != nil { // without it, Git would take the submodule out again
+	id := h.commit("base", map[string]string{"a/go.mod": "module a.test/a\n",
+		"a/go.sum": strings.Repeat("a", maxModBytes)})
+	// without it, Git would take the submodule out again
+	if err := os.Mkdir(filepath.Join(h.dir, "go.mod"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	h.git("update-index", "--add", "--cacheinfo", "160000,"+id+",go.mod")
@@ -638,14 +706,16 @@ func TestModFiles(t *testing.T) {
 	defer objects.Close()
 	im := &importer{maker: maker{objects: objects}}
 	names, err := treeOf(t.Context(), objects, head)
-	if want := []string{"a/go.mod", "a/go.sum", "b.go"}; err != nil || !slices.Equal(slices.Sorted(maps.Keys(names)), want) {
+	if want := []string{"a/go.mod", "a/go.sum", "b.go"}; err != nil ||
+		!slices.Equal(slices.Sorted(maps.Keys(names)), want) {
 		t.Errorf("%v, %v", names, err)
 	}
 	if _, err := im.modFiles(t.Context(), head, names); !errors.Is(err, errTooLong) {
 		t.Error(err)
 	}
 	delete(names, "a/go.sum")
-	if files, err := im.modFiles(t.Context(), head, names); err != nil || string(files["a/go.mod"]) != "module a.test/a\n" {
+	if files, err := im.modFiles(t.Context(), head, names); err != nil ||
+		string(files["a/go.mod"]) != "module a.test/a\n" {
 		t.Errorf("%q, %v", files, err)
 	}
 }
@@ -664,7 +734,8 @@ func TestDone(t *testing.T) {
 		"an older Go":      {Outcome{Reason: NewerGo}, false},
 		"slow modules":     {Outcome{Reason: SlowModules}, true},
 	} {
-		im := &importer{maker: maker{Options: Options{Timeout: time.Minute}}, state: state{Commits: map[string]Outcome{"a": c.outcome}}, failed: []string{"a"}}
+		im := &importer{maker: maker{Options: Options{Timeout: time.Minute}},
+			state: state{Commits: map[string]Outcome{"a": c.outcome}}, failed: []string{"a"}}
 		if im.isDecided(commit{id: "a"}) != c.want || im.isDecided(commit{id: "b"}) {
 			t.Error(name)
 		}
@@ -674,7 +745,8 @@ func TestDone(t *testing.T) {
 	}
 }
 
-// TestState: what cannot be read is refused, a task that was taken out of the folder stays out, and one that is there without a state counts.
+// TestState: what cannot be read is refused, a task that was taken out of the folder stays out, and
+// one that is there without a state counts.
 func TestState(t *testing.T) {
 	h := newHistory(t)
 	first := h.commit("one", map[string]string{"a": "1"})
@@ -689,7 +761,8 @@ func TestState(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if err := os.WriteFile(file, fmt.Appendf(nil, `{"version": 1, "outcomes": {%q: {"task": "stock-gone"}}}`, first), 0o644); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, `{"version": 1, "outcomes": {%q: {"task": "stock-gone"}}}`, first),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(o.Dir, "stock-"+second[:12]), 0o755); err != nil {
@@ -702,7 +775,8 @@ func TestState(t *testing.T) {
 	im := importer{maker: maker{Options: Options{Timeout: time.Minute}}, state: state{Commits: map[string]Outcome{
 		"slow": {Reason: Slow, Limit: 60}, "slower": {Reason: Slow, Limit: 59}, "other": {Reason: Flaky},
 	}}}
-	if !im.isDecided(commit{id: "slow"}) || im.isDecided(commit{id: "slower"}) || !im.isDecided(commit{id: "other"}) || im.isDecided(commit{id: "new"}) {
+	if !im.isDecided(commit{id: "slow"}) || im.isDecided(commit{id: "slower"}) || !im.isDecided(commit{id: "other"}) ||
+		im.isDecided(commit{id: "new"}) {
 		t.Error("what took too long is tried again with more time, and nothing else is")
 	}
 }

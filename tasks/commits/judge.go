@@ -78,10 +78,12 @@ type Outcome struct {
 }
 
 func dropped(reason string, detail ...any) Outcome {
-	return Outcome{Reason: reason, Detail: fmt.Sprintf("%.*s", maxDetail, strings.TrimSpace(strings.ToValidUTF8(fmt.Sprint(detail...), "?")))}
+	return Outcome{Reason: reason, Detail: fmt.Sprintf("%.*s", maxDetail,
+		strings.TrimSpace(strings.ToValidUTF8(fmt.Sprint(detail...), "?")))}
 }
 
-// judge makes a commit a task, in a folder below work, or says why it is none. An error is the machine's, and says nothing of the commit.
+// judge makes a commit a task, in a folder below work, or says why it is none. An error is the
+// machine's, and says nothing of the commit.
 func (im *maker) judge(ctx context.Context, c commit, work string) (Outcome, error) {
 	if c.parent == "" {
 		return dropped(NoParent), nil
@@ -123,8 +125,10 @@ func (im *maker) judge(ctx context.Context, c commit, work string) (Outcome, err
 	return outcome, err
 }
 
-// row is a commit as a row of SWE-bench's kind, but for the tests that are graded, with the names of all files at the commit. The reason says why there is none.
-func (im *maker) row(ctx context.Context, c commit, p parts) (row swebench.Instance, names map[string]bool, reason string, err error) {
+// row is a commit as a row of SWE-bench's kind, but for the tests that are graded, with the names
+// of all files at the commit. The reason says why there is none.
+func (im *maker) row(ctx context.Context, c commit, p parts) (row swebench.Instance, names map[string]bool,
+	reason string, err error) {
 	patch, err := patchOf(ctx, im.objects, c, p.code)
 	if err != nil {
 		return tooLarge(err)
@@ -158,7 +162,8 @@ func (im *maker) row(ctx context.Context, c commit, p parts) (row swebench.Insta
 		}
 	}
 	return swebench.Instance{
-		Set: im.set, ID: im.taskOf(c), Repo: im.set + "/" + im.name, BaseCommit: c.parent, Problem: problem + declared(patch, tests, p.parser), Patch: patch, TestPatch: tests,
+		Set: im.set, ID: im.taskOf(c), Repo: im.set + "/" + im.name, BaseCommit: c.parent,
+		Problem: problem + declared(patch, tests, p.parser), Patch: patch, TestPatch: tests,
 		TestCommand: command, LogParser: parser,
 	}, names, "", nil
 }
@@ -201,8 +206,10 @@ func (im *maker) hasPytest(ctx context.Context) func() (bool, error) {
 // unknown is a test that there is not: a task that is only looked at needs one to be graded by.
 const unknown = "rondo: not known yet"
 
-// run runs the tests of a row on both sides, and makes the task of those that show the fix every time. set says which module they may miss.
-func (im *maker) run(ctx context.Context, c commit, row swebench.Instance, p parts, set moduleSet, work string) (Outcome, error) {
+// run runs the tests of a row on both sides, and makes the task of those that show the fix every
+// time. set says which module they may miss.
+func (im *maker) run(ctx context.Context, c commit, row swebench.Instance, p parts, set moduleSet,
+	work string) (Outcome, error) {
 	row.FailToPass = swebench.Names{unknown}
 	task, err := im.write(ctx, row, filepath.Join(work, "first"))
 	if err != nil {
@@ -255,7 +262,8 @@ func unfixed(kept, flaky []string, without []grade.Results) string {
 
 func list(names []string) string { return strings.Join(names[:min(len(names), 5)], ", ") }
 
-// machine keeps what is unpacked of modules beside the task of a commit: both go when the commit is done.
+// machine keeps what is unpacked of modules beside the task of a commit: both go
+// when the commit is done.
 func (im *maker) machine(work string) tasks.Machine {
 	m := im.Machine
 	m.ModuleCache = filepath.Join(work, "modules")
@@ -294,7 +302,8 @@ func (im *maker) write(ctx context.Context, row swebench.Instance, folder string
 	return loaded[0], nil
 }
 
-// ofError tells what ends the work on a commit by its own doing, with the reason that is its or else the given one, from what is the machine's.
+// ofError tells what ends the work on a commit by its own doing, with the reason that is its or
+// else the given one, from what is the machine's.
 func (im *maker) ofError(reason string, err error) (Outcome, error) {
 	var path *fs.PathError
 	var link *os.LinkError
@@ -361,9 +370,11 @@ func ended(results grade.Results, status grade.Status) (names []string) {
 	return names
 }
 
-// compare finds the tests that pass with the fix each time and never without it, and those that pass each time on both sides. Flaky are the others that have passed with the fix
-// and do not end the same each time. A test that is skipped without the fix is none of these. One that is not there without the fix, as its package does not compile or its process
-// has died, shows the fix if the patch of the tests names it, as named says: the others were only in its way.
+// compare finds the tests that pass with the fix each time and never without it, and those that
+// pass each time on both sides. Flaky are the others that have passed with the fix and do not end
+// the same each time. A test that is skipped without the fix is none of these. One that is not
+// there without the fix, as its package does not compile or its process has died, shows the fix if
+// the patch of the tests names it, as named says: the others were only in its way.
 func compare(with, without []grade.Results, named func(test string) bool) (fixed, kept, flaky []string) {
 	all := map[string]bool{}
 	for _, results := range with {
@@ -405,7 +416,8 @@ func namedIn(patch, parser string) func(test string) bool {
 	return func(test string) bool { return words[function(test)] }
 }
 
-// function is the name of a test's function: of TestIt/part, tests/test_x.py::TestX::test_it[1] or test_it (tests.test_x.TestX.test_it).
+// function is the name of a test's function: of TestIt/part, tests/test_x.py::TestX::test_it[1] or
+// test_it (tests.test_x.TestX.test_it).
 func function(name string) string {
 	if end := strings.IndexAny(name, "[ "); end >= 0 {
 		name = name[:end]
@@ -420,11 +432,15 @@ func function(name string) string {
 // begins is a line that begins a function, or the end of what stood before it.
 var begins = regexp.MustCompile(`^\s*(?:async\s+)?(?:def|func|class)\b|^[^\s]`)
 
-// wordsOf are the names in the lines that a patch changes, and in those that begin the functions around them: a function that only stands before what is added is not changed.
+// wordsOf are the names in the lines that a patch changes, and in those that begin the functions
+// around them: a function that only stands before what is added is not changed.
 func wordsOf(patch string) map[string]bool {
 	words := map[string]bool{}
 	add := func(text string) {
-		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		for word := range strings.FieldsFuncSeq(text, func(r rune) bool {
+			return r != '_' && !unicode.IsLetter(r) &&
+				!unicode.IsDigit(r)
+		}) {
 			words[word] = true
 		}
 	}
@@ -460,7 +476,8 @@ func count(runs []grade.Results, name string, status grade.Status) (n int) {
 	return n
 }
 
-// agentPasses reports whether the tests of a row all pass with an agent's answer in place of the fix.
+// agentPasses reports whether the tests of a row all pass with an agent's
+// answer in place of the fix.
 func (im *maker) agentPasses(ctx context.Context, c commit, row swebench.Instance, p parts, work string) (bool, error) {
 	if c.agent == "" {
 		return false, nil

@@ -28,9 +28,10 @@ const (
 )
 
 var (
-	trailer   = regexp.MustCompile(`(?i)^(?:[a-z-]+-(?:by|on|to|url|id|from)|cc|link|bug|issue|fixes|closes|refs|resolves|pr): *\S`)
-	picked    = regexp.MustCompile(`^\((?:cherry picked|backported) from commit [0-9a-f]+\)$`)
-	footer    = regexp.MustCompile(`(?i)^[^\pL]*(?:generated|created|written|made) (?:with|by) \S.{0,120}$`) // of the program that wrote the commit
+	trailer = regexp.MustCompile(`(?i)^(?:[a-z-]+-(?:by|on|to|url|id|from)|cc|link|bug|issue|fixes|closes|refs|resolves|pr): *\S`)
+	picked  = regexp.MustCompile(`^\((?:cherry picked|backported) from commit [0-9a-f]+\)$`)
+	// of the program that wrote the commit
+	footer    = regexp.MustCompile(`(?i)^[^\pL]*(?:generated|created|written|made) (?:with|by) \S.{0,120}$`)
 	issue     = regexp.MustCompile(`#\d|/issues/\d`)
 	patchLine = regexp.MustCompile(`(?m)^\s*(?:diff --git |@@ -\d+|index [0-9a-f]{7,}\.\.)`)
 	// template is what the form of a pull request has and its author did not choose.
@@ -38,7 +39,8 @@ var (
 	comments = []string{"//", "/*", "*", "#", `"""`, "'''"}
 )
 
-// instruction makes a task's instruction of a commit's message: its subject and its body without trailers, but for those that name an issue. The reason says why there is none.
+// instruction makes a task's instruction of a commit's message: its subject and its body without
+// trailers, but for those that name an issue. The reason says why there is none.
 func instruction(message, patch string) (text, reason string) {
 	message = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
@@ -53,7 +55,10 @@ func instruction(message, patch string) (text, reason string) {
 		}
 	}
 	text = strings.TrimSpace(strings.Join(paragraphs, "\n\n"))
-	words := slices.DeleteFunc(strings.Fields(text), func(word string) bool { return !strings.ContainsFunc(word, unicode.IsLetter) })
+	words := slices.DeleteFunc(strings.Fields(text), func(word string) bool {
+		return !strings.ContainsFunc(word,
+			unicode.IsLetter)
+	})
 	switch {
 	case len(text) > maxMessage:
 		return "", MessageLong
@@ -67,7 +72,8 @@ func instruction(message, patch string) (text, reason string) {
 	return text, ""
 }
 
-// withoutTrailers takes the lines out of a last paragraph that say who and where, if it has no others.
+// withoutTrailers takes the lines out of a last paragraph that say who and
+// where, if it has no others.
 func withoutTrailers(paragraph string) string {
 	var kept []string
 	trailers := 0
@@ -88,7 +94,8 @@ func withoutTrailers(paragraph string) string {
 	return strings.Join(kept, "\n")
 }
 
-// holdsFix reports whether a line of code that the patch adds stands in a text, whatever its spaces are.
+// holdsFix reports whether a line of code that the patch adds stands in a text,
+// whatever its spaces are.
 func holdsFix(text, patch string) bool {
 	text = spaced(text)
 	for _, line := range addedCode(patch) {
@@ -101,7 +108,8 @@ func holdsFix(text, patch string) bool {
 
 func spaced(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// addedCode are the lines of source that a patch adds and that cannot be a sentence: with a sign of code, of some length, and no comment.
+// addedCode are the lines of source that a patch adds and that cannot be a sentence: with a sign of
+// code, of some length, and no comment.
 func addedCode(patch string) (lines []string) {
 	source, inside := false, false
 	for line := range strings.Lines(patch) {
@@ -136,7 +144,8 @@ const (
 	maxDeclaration = 300 // bytes of one
 )
 
-// declared tells of the declarations that a fix adds or changes and that the lines which its tests add name: nobody could guess them. "" is none.
+// declared tells of the declarations that a fix adds or changes and that the lines which its tests
+// add name: nobody could guess them. "" is none.
 func declared(patch, tests, parser string) string {
 	declaration, behind := declaration, " {:"
 	if parser == "node" {
@@ -153,7 +162,8 @@ func declared(patch, tests, parser string) string {
 	for line := range strings.Lines(patch) {
 		added, found := strings.CutPrefix(strings.TrimRight(line, "\r\n"), "+")
 		m := declaration.FindStringSubmatch(added)
-		if !found || m == nil || !used[cmp.Or(m[1:]...)] || slices.Contains(keywords, cmp.Or(m[1:]...)) || len(m[0]) > maxDeclaration {
+		if !found || m == nil || !used[cmp.Or(m[1:]...)] || slices.Contains(keywords, cmp.Or(m[1:]...)) ||
+			len(m[0]) > maxDeclaration {
 			continue
 		}
 		one := strings.TrimRight(strings.TrimSpace(m[0]), behind)

@@ -49,10 +49,13 @@ const (
 	modulesFolder = ".modules"
 )
 
-// fetcher fetches modules of Go, and keeps them in a folder beside the tasks. The go command does it with go.mod and go.sum files alone: it runs nothing of the repository, sees
-// no other file of it, starts no other program, and asks module proxies only.
+// fetcher fetches modules of Go, and keeps them in a folder beside the tasks. The go command does
+// it with go.mod and go.sum files alone: it runs nothing of the repository, sees no other file of
+// it, starts no other program, and asks module proxies only.
 type fetcher struct {
-	dir string // an absolute path: it holds all modules of the import in "all", as a module proxy has them, and a folder for each set
+	// an absolute path: it holds all modules of the import in "all", as a module proxy has them,
+	// and a folder for each set
+	dir string
 
 	most int64 // bytes of one set
 
@@ -62,7 +65,8 @@ type fetcher struct {
 	sets map[string]moduleSet
 }
 
-// close removes the folders of sets. Tasks keep their links to the files, and the folder of all sets stays for the next import.
+// close removes the folders of sets. Tasks keep their links to the files, and the folder of all
+// sets stays for the next import.
 func (f *fetcher) close() { closeSets(f.sets) }
 
 func closeSets(sets map[string]moduleSet) {
@@ -119,11 +123,13 @@ func (im *maker) modulesOf(ctx context.Context, c commit, names map[string]bool,
 	return im.modules.get(ctx, fmt.Sprintf("%x", sum.Sum(nil)), sides, module)
 }
 
-// modFiles reads all go.mod and go.sum of a commit: a module's own may name others of the repository.
+// modFiles reads all go.mod and go.sum of a commit: a module's own may name
+// others of the repository.
 func (im *maker) modFiles(ctx context.Context, id string, names map[string]bool) (map[string][]byte, error) {
 	var wanted []string
 	for name := range names {
-		if base := path.Base(name); (base == "go.mod" || base == "go.sum") && plainName.MatchString(name) && filepath.IsLocal(name) {
+		if base := path.Base(name); (base == "go.mod" || base == "go.sum") && plainName.MatchString(name) &&
+			filepath.IsLocal(name) {
 			wanted = append(wanted, name)
 		}
 	}
@@ -149,7 +155,8 @@ func (f *fetcher) get(ctx context.Context, key string, sides []map[string][]byte
 		return moduleSet{}, err
 	}
 	defer os.RemoveAll(work)
-	// Telemetry of the go command would write into this folder when the command has ended, and the folder is removed.
+	// Telemetry of the go command would write into this folder when the command has ended,
+	// and the folder is removed.
 	err = writeFiles(work, map[string][]byte{".config/go/telemetry/mode": []byte("off")})
 	var set moduleSet
 	if err == nil {
@@ -162,7 +169,8 @@ func (f *fetcher) get(ctx context.Context, key string, sides []map[string][]byte
 	return set, nil
 }
 
-func (f *fetcher) fetch(ctx context.Context, work, key string, sides []map[string][]byte, module string) (set moduleSet, err error) {
+func (f *fetcher) fetch(ctx context.Context, work, key string, sides []map[string][]byte,
+	module string) (set moduleSet, err error) {
 	if err := f.ask(ctx); err != nil {
 		return set, err
 	}
@@ -189,7 +197,8 @@ func (f *fetcher) fetch(ctx context.Context, work, key string, sides []map[strin
 	return set, err
 }
 
-// download fetches what a go.mod needs into a module cache: first of what is on this machine, and only then of proxies.
+// download fetches what a go.mod needs into a module cache: first of what is on this machine,
+// and only then of proxies.
 func (f *fetcher) download(ctx context.Context, work, cache, top, module string) (set moduleSet, err error) {
 	dir := filepath.Join(top, filepath.FromSlash(module))
 	out, said, err := f.run(ctx, work, cache, dir, proxies{"off", true}, "mod", "edit", "-json")
@@ -237,13 +246,15 @@ func (f *fetcher) download(ctx context.Context, work, cache, top, module string)
 		}
 	}
 	if machine {
-		return set, fmt.Errorf("%s: is the module proxy reachable? With GOPROXY=off only modules that are on this machine are taken", cmp.Or(set.lacks, set.because))
+		return set, fmt.Errorf("%s: is the module proxy reachable? With GOPROXY=off only modules that are on this machine are taken",
+			cmp.Or(set.lacks, set.because))
 	}
 	return set, nil
 }
 
-// isMachines reports whether what the go command says is of a network, a proxy or a disk that does not work, and so nothing of a commit. The text that a server sends
-// with its answer does not count: some servers tell of networks that did not work for them.
+// isMachines reports whether what the go command says is of a network, a proxy or a disk that does
+// not work, and so nothing of a commit. The text that a server sends with its answer does not
+// count: some servers tell of networks that did not work for them.
 func isMachines(said string) bool {
 	said, _, _ = strings.Cut(said, "server response:")
 	return !definite.MatchString(said) && broken.MatchString(said)
@@ -262,10 +273,12 @@ type proxies struct {
 	here bool // files on this machine alone
 }
 
-// proxies are tried one after the other: files on this machine, then the user's proxies. Of "direct" nothing is left: it lets a go.mod name servers.
+// proxies are tried one after the other: files on this machine, then the user's proxies. Of
+// "direct" nothing is left: it lets a go.mod name servers.
 func (f *fetcher) proxies() []proxies {
 	var here, all []string
-	for _, folder := range []string{filepath.Join(f.dir, "all"), filepath.Join(f.user["GOMODCACHE"], "cache", "download")} {
+	for _, folder := range []string{filepath.Join(f.dir, "all"),
+		filepath.Join(f.user["GOMODCACHE"], "cache", "download")} {
 		if _, err := os.Stat(folder); err == nil && !strings.ContainsAny(folder, ",|") {
 			here = append(here, (&url.URL{Scheme: "file", Path: folder}).String())
 		}
@@ -284,27 +297,31 @@ func (f *fetcher) proxies() []proxies {
 	return tried
 }
 
-// refusePrivate serves a proxy that has nothing, and refuses the user's private modules so that none behind it is asked for them. The go command itself would look for them on
+// refusePrivate serves a proxy that has nothing, and refuses the user's private modules so
+// that none behind it is asked for them. The go command itself would look for them on
 // servers that a go.mod names.
 func (f *fetcher) refusePrivate() (io.Closer, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/@")
-		if isPrivate(f.user["GONOPROXY"], name) {
-			http.Error(w, "private modules (GONOPROXY) are taken from this machine's module cache alone", http.StatusBadRequest)
-			return
-		}
-		http.NotFound(w, r)
-	})}
+	server := &http.Server{ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/@")
+			if isPrivate(f.user["GONOPROXY"], name) {
+				http.Error(w, "private modules (GONOPROXY) are taken from this machine's module cache alone",
+					http.StatusBadRequest)
+				return
+			}
+			http.NotFound(w, r)
+		})}
 	f.gate = "http://" + listener.Addr().String()
 	go server.Serve(listener)
 	return server, nil
 }
 
-// isPrivate reports whether patterns of the go command match a module's path, or a folder above it, as a proxy is asked for it: with !x for X.
+// isPrivate reports whether patterns of the go command match a module's path, or a folder above it,
+// as a proxy is asked for it: with !x for X.
 func isPrivate(patterns, name string) bool {
 	name = capital.ReplaceAllStringFunc(name, func(mark string) string { return strings.ToUpper(mark[1:]) })
 	parts := strings.Split(name, "/")
@@ -321,12 +338,14 @@ func isPrivate(patterns, name string) bool {
 var capital = regexp.MustCompile(`![a-z]`)
 
 // passed are the variables of this process that fetching needs.
-var passed = []string{"PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+var passed = []string{"PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+	"SSL_CERT_FILE", "SSL_CERT_DIR"}
 
 // goSettings are the settings of the user's go command that fetching heeds.
 var goSettings = []string{"GOROOT", "GOPROXY", "GONOPROXY", "GONOSUMDB", "GOSUMDB", "GOMODCACHE"}
 
-// ask asks the go command for the user's settings, once. It may be a version manager's, which needs the user's environment; what fetches is the one that GOROOT has.
+// ask asks the go command for the user's settings, once. It may be a version manager's, which needs
+// the user's environment; what fetches is the one that GOROOT has.
 func (f *fetcher) ask(ctx context.Context) error {
 	if f.user != nil {
 		return nil
@@ -355,17 +374,21 @@ var errHuge = errors.New(HugeModule)
 // errLong says that fetching takes longer than it may.
 var errLong = errors.New(SlowModules)
 
-// run runs the go command in a folder with nothing of this process's environment that it does not need. An error is the machine's; said is why the command failed.
-func (f *fetcher) run(ctx context.Context, work, cache, dir string, from proxies, args ...string) (out []byte, said string, err error) {
+// run runs the go command in a folder with nothing of this process's environment that it does not
+// need. An error is the machine's; said is why the command failed.
+func (f *fetcher) run(ctx context.Context, work, cache, dir string, from proxies,
+	args ...string) (out []byte, said string, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTime, errLong)
 	defer cancel()
 	command := exec.CommandContext(ctx, filepath.Join(f.user["GOROOT"], "bin", "go"), args...)
 	command.Dir, command.WaitDelay = dir, 5*time.Second
-	command.Env = []string{"HOME=" + work, "GOROOT=" + f.user["GOROOT"], "GOPATH=" + filepath.Join(work, "path"), "GOCACHE=" + filepath.Join(work, "build"), "GOMODCACHE=" + cache, "GOPROXY=" + from.list,
+	command.Env = []string{"HOME=" + work, "GOROOT=" + f.user["GOROOT"], "GOPATH=" + filepath.Join(work, "path"),
+		"GOCACHE=" + filepath.Join(work, "build"), "GOMODCACHE=" + cache, "GOPROXY=" + from.list,
 		"GOFLAGS=-modcacherw", "GOENV=off", "GOWORK=off", "GOTOOLCHAIN=local", "GOVCS=*:off", "GOAUTH=off",
-		"GONOPROXY=none", "GONOSUMDB=" + f.user["GONOSUMDB"] + "," + f.user["GONOPROXY"], "GOSUMDB=" + f.user["GOSUMDB"]}
+		"GONOPROXY=none", "GONOSUMDB=" + f.user["GONOSUMDB"] + "," + f.user["GONOPROXY"],
+		"GOSUMDB=" + f.user["GOSUMDB"]}
 	if from.here {
 		command.Env = append(command.Env, "GOSUMDB=off") // it would be asked for what go.sum does not have
 	}
@@ -434,7 +457,8 @@ func (b *bounded) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// downloaded counts the modules that "go mod download -json" tells of, and gives the first complaint about one, or that of this machine.
+// downloaded counts the modules that "go mod download -json" tells of, and gives the first
+// complaint about one, or that of this machine.
 func downloaded(out []byte) (n int, complaint string, err error) {
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; n++ {
 		var one struct{ Path, Version, Error string }
@@ -445,14 +469,16 @@ func downloaded(out []byte) (n int, complaint string, err error) {
 			return n, complaint, err
 		}
 		if one.Error != "" {
-			if said := one.Path + "@" + one.Version + ": " + one.Error; complaint == "" || isMachines(said) && !isMachines(complaint) {
+			if said := one.Path + "@" + one.Version + ": " + one.Error; complaint == "" ||
+				isMachines(said) && !isMachines(complaint) {
 				complaint = said
 			}
 		}
 	}
 }
 
-// leadsOut finds a folder outside of the repository that takes the place of a module, in what "go mod edit -json" says of a go.mod.
+// leadsOut finds a folder outside of the repository that takes the place of a module, in what "go
+// mod edit -json" says of a go.mod.
 func leadsOut(out []byte, module string) (string, error) {
 	var file struct {
 		Replace []struct {
@@ -463,7 +489,8 @@ func leadsOut(out []byte, module string) (string, error) {
 		return "", err
 	}
 	for _, r := range file.Replace {
-		if to := filepath.ToSlash(r.New.Path); r.New.Version == "" && (path.IsAbs(to) || !filepath.IsLocal(path.Join(module, to))) {
+		if to := filepath.ToSlash(r.New.Path); r.New.Version == "" &&
+			(path.IsAbs(to) || !filepath.IsLocal(path.Join(module, to))) {
 			return r.New.Path, nil
 		}
 	}
@@ -472,14 +499,16 @@ func leadsOut(out []byte, module string) (string, error) {
 
 var credentials = regexp.MustCompile(`//[^/@\s]*@`)
 
-// plain is what the go command says without the names of folders of this machine and the addresses of proxies, which may hold secrets anywhere.
+// plain is what the go command says without the names of folders of this machine and the addresses
+// of proxies, which may hold secrets anywhere.
 func (f *fetcher) plain(said, work string) string {
 	for _, folder := range []string{work, f.dir, f.user["GOMODCACHE"], f.gate} {
 		said = strings.ReplaceAll(said, folder, "")
 	}
 	said = credentials.ReplaceAllString(said, "//")
 	var addresses []string
-	for one := range strings.FieldsFuncSeq(f.user["GOPROXY"]+","+f.user["GOSUMDB"], func(r rune) bool { return strings.ContainsRune(",| ", r) }) {
+	for one := range strings.FieldsFuncSeq(f.user["GOPROXY"]+","+f.user["GOSUMDB"],
+		func(r rune) bool { return strings.ContainsRune(",| ", r) }) {
 		if parsed, err := url.Parse(one); err == nil && parsed.Host != "" {
 			addresses = append(addresses, one, parsed.String())
 		}
@@ -542,7 +571,8 @@ func keep(from, set, all string) (found bool, err error) {
 	return found, err
 }
 
-// shorten leaves of what a proxy tells of a version only the version: the rest differs between proxies, and may name a private repository.
+// shorten leaves of what a proxy tells of a version only the version: the rest differs between
+// proxies, and may name a private repository.
 func shorten(name string) error {
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -558,7 +588,8 @@ func shorten(name string) error {
 	return os.WriteFile(name, data, 0o644)
 }
 
-// publish puts a copy of a file at a place that others read. A file of the same size stays there, and another is replaced.
+// publish puts a copy of a file at a place that others read. A file of the same size stays there,
+// and another is replaced.
 func publish(name, place string) error {
 	fetched, err := os.Stat(name)
 	if err != nil {

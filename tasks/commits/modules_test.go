@@ -45,7 +45,8 @@ func newProxy(t *testing.T) *proxy {
 	}))
 	t.Cleanup(p.server.Close)
 	for name, value := range map[string]string{
-		"GOPROXY": p.server.URL + ",direct", "GOSUMDB": "off", "GOMODCACHE": t.TempDir(), "GOFLAGS": "-mod=vendor -modfile=/nowhere/go.mod", "GOPRIVATE": "", "GONOPROXY": "", "GONOSUMDB": "",
+		"GOPROXY": p.server.URL + ",direct", "GOSUMDB": "off", "GOMODCACHE": t.TempDir(),
+		"GOFLAGS": "-mod=vendor -modfile=/nowhere/go.mod", "GOPRIVATE": "", "GONOPROXY": "", "GONOSUMDB": "",
 		"GOENV": "off", "GOTOOLCHAIN": "auto",
 	} {
 		t.Setenv(name, value)
@@ -60,7 +61,8 @@ func (p *proxy) module(t *testing.T, path, version, more string) {
 	t.Helper()
 	sandboxtest.Module(t, p.folder, path, version, map[string]string{
 		"go.mod": "module " + path + "\n\n" + more,
-		"pad.go": "package pad\n\n// Pad pads.\nfunc Pad(s string) string { return \" \" + s }\n\nconst Version = \"" + version + "\"\n",
+		"pad.go": "package pad\n\n// Pad pads.\nfunc Pad(s string) string { return \" \" + s }\n\nconst Version = \"" +
+			version + "\"\n",
 	})
 }
 
@@ -96,7 +98,8 @@ func TestFetch(t *testing.T) {
 	p := newProxy(t)
 	f := newFetcher(t)
 	told := `{"Version":"v1.0.0","Time":"2026-01-31T00:00:00Z","Origin":{"VCS":"git","URL":"https://git.internal.test/pad"}}`
-	if err := os.WriteFile(filepath.Join(p.folder, "example.test/pad/@v/v1.0.0.info"), []byte(told), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(p.folder, "example.test/pad/@v/v1.0.0.info"),
+		[]byte(told), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	sides := []map[string][]byte{mod("require example.test/pad v1.1.0\n"), mod("require example.test/pad v1.0.0\n")}
@@ -111,7 +114,8 @@ func TestFetch(t *testing.T) {
 	if got := set.files(t); err != nil || set.lacks != "" || set.reason != "" || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v, %q", set, err, got)
 	}
-	if info, err := os.ReadFile(filepath.Join(set.folder, "example.test/pad/@v/v1.0.0.info")); err != nil || string(info) != `{"Version":"v1.0.0"}` {
+	if info, err := os.ReadFile(filepath.Join(set.folder, "example.test/pad/@v/v1.0.0.info")); err != nil ||
+		string(info) != `{"Version":"v1.0.0"}` {
 		t.Errorf("%s, %v", info, err)
 	}
 	p.server.Close()
@@ -132,7 +136,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// TestFetchRefuses: what a go.mod asks for beyond modules of a proxy is a named reason, or not to be had.
+// TestFetchRefuses: what a go.mod asks for beyond modules of a proxy is a named
+// reason, or not to be had.
 func TestFetchRefuses(t *testing.T) {
 	p := newProxy(t)
 	p.module(t, "example.test/new", "v1.0.0", "go 1.99\n")
@@ -152,19 +157,25 @@ func TestFetchRefuses(t *testing.T) {
 		reason, said string
 		n            int // files of the pad
 	}{
-		"nothing":                   {files: mod("")},
-		"a folder of it":            {files: inside, n: 4},
-		"a folder beside it":        {files: mod("require a.test/a v0.0.0\nreplace a.test/a => ../a\n"), reason: LeavesRepository, said: "../a"},
-		"a folder of this machine":  {files: mod("require a.test/a v0.0.0\nreplace a.test/a => /etc\n"), reason: LeavesRepository, said: "/etc"},
-		"another toolchain":         {files: mod("toolchain go1.99.0\nrequire example.test/pad v1.0.0\n"), n: 4},
-		"a newer Go":                {files: map[string][]byte{"go.mod": []byte("module a.test/a\n\ngo 1.99\n")}, reason: NewerGo, said: "1.99"},
-		"no go.mod":                 {files: mod("nonsense\n"), reason: Unfetched, said: "nonsense"},
-		"an unknown module":         {files: mod("require example.test/gone v1.0.0\n"), reason: Unfetched, said: "404"},
-		"a module without files":    {files: mod("require example.test/half v1.0.0\nrequire example.test/pad v1.0.0\n"), said: "example.test/half@v1.0.0: ", n: 4},
+		"nothing":        {files: mod("")},
+		"a folder of it": {files: inside, n: 4},
+		"a folder beside it": {files: mod("require a.test/a v0.0.0\nreplace a.test/a => ../a\n"),
+			reason: LeavesRepository, said: "../a"},
+		"a folder of this machine": {files: mod("require a.test/a v0.0.0\nreplace a.test/a => /etc\n"),
+			reason: LeavesRepository, said: "/etc"},
+		"another toolchain": {files: mod("toolchain go1.99.0\nrequire example.test/pad v1.0.0\n"), n: 4},
+		"a newer Go": {files: map[string][]byte{"go.mod": []byte("module a.test/a\n\ngo 1.99\n")},
+			reason: NewerGo, said: "1.99"},
+		"no go.mod":         {files: mod("nonsense\n"), reason: Unfetched, said: "nonsense"},
+		"an unknown module": {files: mod("require example.test/gone v1.0.0\n"), reason: Unfetched, said: "404"},
+		"a module without files": {files: mod("require example.test/half v1.0.0\nrequire example.test/pad v1.0.0\n"),
+			said: "example.test/half@v1.0.0: ", n: 4},
 		"other bytes than go.sum's": {files: summed, reason: Unfetched, said: "checksum mismatch"},
 		"without end":               {files: mod("require example.test/endless v1.0.0\n"), reason: HugeModule},
-		"no proxy":                  {files: mod("require example.test/pad v1.0.0\n"), proxy: "direct", reason: Unfetched, said: "GOPROXY=off"},
-		"a proxy with a password":   {files: mod("require example.test/gone v1.0.0\n"), proxy: secret, reason: Unfetched, said: "credentials"},
+		"no proxy": {files: mod("require example.test/pad v1.0.0\n"), proxy: "direct",
+			reason: Unfetched, said: "GOPROXY=off"},
+		"a proxy with a password": {files: mod("require example.test/gone v1.0.0\n"), proxy: secret,
+			reason: Unfetched, said: "credentials"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.proxy != "" {
@@ -173,9 +184,13 @@ func TestFetchRefuses(t *testing.T) {
 			f := newFetcher(t)
 			f.most = 4 << 20
 			set, err := f.get(t.Context(), "key", []map[string][]byte{c.files}, ".")
-			n := len(slices.DeleteFunc(set.files(t), func(name string) bool { return !strings.Contains(name, "/pad/") }))
+			n := len(slices.DeleteFunc(set.files(t), func(name string) bool {
+				return !strings.Contains(name,
+					"/pad/")
+			}))
 			said := set.lacks + set.because
-			if err != nil || set.reason != c.reason || (c.said == "") != (said == "") || !strings.Contains(said, c.said) || n != c.n || strings.Contains(said, "hunter2") {
+			if err != nil || set.reason != c.reason || (c.said == "") != (said == "") ||
+				!strings.Contains(said, c.said) || n != c.n || strings.Contains(said, "hunter2") {
 				t.Errorf("%+v, %v, %d files", set, err, n)
 			}
 		})
@@ -187,10 +202,12 @@ func TestFetchRefuses(t *testing.T) {
 	}
 }
 
-// TestPlain: what is told of a commit names no folder of this machine, and nothing of a proxy's address.
+// TestPlain: what is told of a commit names no folder of this machine, and
+// nothing of a proxy's address.
 func TestPlain(t *testing.T) {
 	f := &fetcher{dir: "/tasks/.modules", gate: "http://127.0.0.1:99", user: map[string]string{
-		"GOPROXY": "https://proxy.test,https://proxy.test/t0ken/|https://user:hunter2@other.test/go,direct", "GOSUMDB": "sum.test https://sum.test/t0ken", "GOMODCACHE": "/home/me/go/pkg/mod",
+		"GOPROXY": "https://proxy.test,https://proxy.test/t0ken/|https://user:hunter2@other.test/go,direct",
+		"GOSUMDB": "sum.test https://sum.test/t0ken", "GOMODCACHE": "/home/me/go/pkg/mod",
 	}}
 	for said, want := range map[string]string{
 		"reading https://proxy.test/t0ken/a/@v/v1.mod: 404 in /work/here/go.mod": "reading proxy/a/@v/v1.mod: 404 in /go.mod",
@@ -238,25 +255,30 @@ func TestMachines(t *testing.T) {
 		}
 	}
 	const list = `{"Path":"a.test/a","Version":"v1","Error":"reading p: 404 Not Found"} {"Path":"a.test/b","Version":"v1","Error":"dial tcp: no such host"} {"Path":"a.test/c","Version":"v1"}`
-	if n, complaint, err := downloaded([]byte(list)); n != 3 || complaint != "a.test/b@v1: dial tcp: no such host" || err != nil {
+	if n, complaint, err := downloaded([]byte(list)); n != 3 ||
+		complaint != "a.test/b@v1: dial tcp: no such host" || err != nil {
 		t.Errorf("%d, %s, %v", n, complaint, err)
 	}
 }
 
-// TestFetchIsKilled: the go command is that of GOROOT, and its end by a signal says nothing of a commit.
+// TestFetchIsKilled: the go command is that of GOROOT, and its end by a signal
+// says nothing of a commit.
 func TestFetchIsKilled(t *testing.T) {
 	root := t.TempDir()
-	if err := errors.Join(os.Mkdir(filepath.Join(root, "bin"), 0o755), os.WriteFile(filepath.Join(root, "bin/go"), []byte("#!/bin/sh\nkill -9 $$\n"), 0o755)); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(root, "bin"), 0o755),
+		os.WriteFile(filepath.Join(root, "bin/go"), []byte("#!/bin/sh\nkill -9 $$\n"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	f := newFetcher(t)
 	f.user = map[string]string{"GOROOT": root}
-	if set, err := f.get(t.Context(), "key", []map[string][]byte{mod("")}, "."); err == nil || !strings.Contains(err.Error(), "signal: killed") {
+	if set, err := f.get(t.Context(), "key", []map[string][]byte{mod("")}, "."); err == nil ||
+		!strings.Contains(err.Error(), "signal: killed") {
 		t.Errorf("%+v, %v", set, err)
 	}
 }
 
-// TestKeep: what cannot be copied whole is not there, and what is there with another size is replaced.
+// TestKeep: what cannot be copied whole is not there, and what is there with
+// another size is replaced.
 func TestKeep(t *testing.T) {
 	from, all := t.TempDir(), t.TempDir()
 	const name = "a.test/a/@v/v1.0.0.zip"
@@ -270,7 +292,8 @@ func TestKeep(t *testing.T) {
 	if left, err := os.ReadDir(filepath.Dir(place)); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	err := errors.Join(os.Remove(source), os.WriteFile(source, []byte("whole"), 0o644), os.WriteFile(place, []byte("who"), 0o644))
+	err := errors.Join(os.Remove(source), os.WriteFile(source, []byte("whole"), 0o644),
+		os.WriteFile(place, []byte("who"), 0o644))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +308,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestFetchAsksNoOther: where only this machine's modules are asked for, no other machine is, and private ones are asked for nowhere else.
+// TestFetchAsksNoOther: where only this machine's modules are asked for, no other machine is, and
+// private ones are asked for nowhere else.
 func TestFetchAsksNoOther(t *testing.T) {
 	p := newProxy(t)
 	p.module(t, "example.test/Own/pad", "v1.0.0", "go 1.20\n")
@@ -293,11 +317,14 @@ func TestFetchAsksNoOther(t *testing.T) {
 	t.Setenv("GONOPROXY", "example.test/Own")
 	cache := t.TempDir()
 	t.Setenv("GOMODCACHE", cache)
-	if err := errors.Join(os.Mkdir(filepath.Join(cache, "cache"), 0o755), os.Symlink(p.folder, filepath.Join(cache, "cache/download"))); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(cache, "cache"), 0o755),
+		os.Symlink(p.folder, filepath.Join(cache, "cache/download"))); err != nil {
 		t.Fatal(err)
 	}
 	f := newFetcher(t)
-	if set, err := f.get(t.Context(), "here", []map[string][]byte{mod("require example.test/Own/pad v1.0.0\nrequire example.test/pad v1.0.0\n")}, "."); err != nil || len(set.files(t)) != 8 {
+	if set, err := f.get(t.Context(), "here", []map[string][]byte{mod(
+		"require example.test/Own/pad v1.0.0\nrequire example.test/pad v1.0.0\n")}, "."); err != nil ||
+		len(set.files(t)) != 8 {
 		t.Errorf("%+v, %v", set, err)
 	}
 	if err := os.Remove(filepath.Join(cache, "cache/download")); err != nil {
@@ -305,8 +332,10 @@ func TestFetchAsksNoOther(t *testing.T) {
 	}
 	t.Setenv("GOSUMDB", "off")
 	p.module(t, "example.test/over", "v1.0.0", "go 1.16\n\nrequire example.test/Own/pad v1.0.0\n")
-	set, err := newFetcher(t).get(t.Context(), "away", []map[string][]byte{mod("require example.test/over v1.0.0\n")}, ".")
-	if err != nil || set.reason != Unfetched || !strings.Contains(set.because, "GONOPROXY") || strings.Contains(set.because, "127.0.0.1") {
+	set, err := newFetcher(t).get(t.Context(), "away", []map[string][]byte{mod("require example.test/over v1.0.0\n")},
+		".")
+	if err != nil || set.reason != Unfetched || !strings.Contains(set.because, "GONOPROXY") ||
+		strings.Contains(set.because, "127.0.0.1") {
 		t.Errorf("%+v, %v", set, err)
 	}
 	for _, name := range p.asked {
@@ -318,7 +347,8 @@ func TestFetchAsksNoOther(t *testing.T) {
 
 // TestPrivate: which paths the go command's patterns match.
 func TestPrivate(t *testing.T) {
-	for name, want := range map[string]bool{"corp.test/a/b": true, "git.x.test/a": true, "a.test/!corp/b": true, "a.test/corp/b": false, "a.test": false, "corp.test.evil/a": false} {
+	for name, want := range map[string]bool{"corp.test/a/b": true, "git.x.test/a": true, "a.test/!corp/b": true,
+		"a.test/corp/b": false, "a.test": false, "corp.test.evil/a": false} {
 		if isPrivate("corp.test, *.x.test/,a.test/Corp", name) != want {
 			t.Errorf("%s: %v", name, !want)
 		}
@@ -333,7 +363,8 @@ func TestFetchFails(t *testing.T) {
 	p := newProxy(t)
 	p.server.Close()
 	f := newFetcher(t)
-	if set, err := f.get(t.Context(), "key", []map[string][]byte{mod("require example.test/pad v1.0.0\n")}, "."); err == nil || !strings.Contains(err.Error(), "GOPROXY=off") {
+	if set, err := f.get(t.Context(), "key", []map[string][]byte{mod("require example.test/pad v1.0.0\n")},
+		"."); err == nil || !strings.Contains(err.Error(), "GOPROXY=off") {
 		t.Errorf("%+v, %v", set, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -343,13 +374,15 @@ func TestFetchFails(t *testing.T) {
 	}
 }
 
-// TestImportModules: a commit that takes a newer version of a module becomes a task that holds both, and is sound without a network.
+// TestImportModules: a commit that takes a newer version of a module becomes a task that holds
+// both, and is sound without a network.
 func TestImportModules(t *testing.T) {
 	sandboxtest.Require(t)
 	p := newProxy(t)
 	h := newHistory(t)
 	uses := func(version string) map[string]string {
-		return map[string]string{"go.mod": "module acme.test/stock\n\ngo 1.20\n\nrequire example.test/pad " + version + "\n", "go.sum": p.sum(t, version)}
+		return map[string]string{"go.mod": "module acme.test/stock\n\ngo 1.20\n\nrequire example.test/pad " + version +
+			"\n", "go.sum": p.sum(t, version)}
 	}
 	first := uses("v1.0.0")
 	maps.Copy(first, map[string]string{
@@ -371,7 +404,8 @@ func TestImportModules(t *testing.T) {
 	}
 	p.server.Close()
 	for _, version := range []string{"v1.0.0", "v1.1.0"} {
-		if _, err := os.Stat(filepath.Join(o.Dir, report.Tasks[0], "environment/modules/example.test/pad/@v", version+".zip")); err != nil {
+		if _, err := os.Stat(filepath.Join(o.Dir, report.Tasks[0],
+			"environment/modules/example.test/pad/@v", version+".zip")); err != nil {
 			t.Error(err)
 		}
 	}
@@ -389,7 +423,8 @@ func (p *proxy) sum(t *testing.T, version string) string {
 	if err := writeFiles(work, mod("require example.test/pad "+version+"\n")); err != nil {
 		t.Fatal(err)
 	}
-	_, said, err := f.run(t.Context(), work, filepath.Join(work, "cache"), work, proxies{p.server.URL, false}, "mod", "download", "all")
+	_, said, err := f.run(t.Context(), work, filepath.Join(work, "cache"), work, proxies{p.server.URL, false},
+		"mod", "download", "all")
 	text, readErr := os.ReadFile(filepath.Join(work, "go.sum"))
 	if err := errors.Join(err, readErr); err != nil || said != "" {
 		t.Fatalf("%v: %s", err, said)
@@ -403,13 +438,17 @@ func TestFailsFixed(t *testing.T) {
 		log, lacks string
 		want       Outcome
 	}{
-		"a module is not there":    {"a.go:3: no required module provides package a.test/a", "a.test/a@v1: 404", Outcome{Reason: Unfetched, Detail: "a.test/a@v1: 404"}},
-		"a package is not there":   {"a.go:3: no required module provides package a.test/a", "", Outcome{Reason: Lacks, Detail: "no required module provides package"}},
-		"it fails for itself":      {"--- FAIL: TestIt", "a.test/a@v1: 404", Outcome{Reason: FailsFixed, Detail: "--- FAIL: TestIt"}},
+		"a module is not there": {"a.go:3: no required module provides package a.test/a", "a.test/a@v1: 404",
+			Outcome{Reason: Unfetched, Detail: "a.test/a@v1: 404"}},
+		"a package is not there": {"a.go:3: no required module provides package a.test/a", "",
+			Outcome{Reason: Lacks, Detail: "no required module provides package"}},
+		"it fails for itself": {"--- FAIL: TestIt", "a.test/a@v1: 404",
+			Outcome{Reason: FailsFixed, Detail: "--- FAIL: TestIt"}},
 		"the sandbox has no space": {"write /tmp/x: no space left on device\nFAIL", "", Outcome{Reason: Cramped}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := (&importer{}).failsFixed(parts{}, "gotest", true, c.log, moduleSet{lacks: c.lacks}, nil); err != nil || got != c.want {
+			if got, err := (&importer{}).failsFixed(parts{}, "gotest", true, c.log, moduleSet{lacks: c.lacks},
+				nil); err != nil || got != c.want {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})

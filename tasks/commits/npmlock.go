@@ -111,7 +111,8 @@ func readLock(data []byte, on system) (list []lockedPackage, err error) {
 	return list, nil
 }
 
-// take checks an entry at a place. Left are the places of optional packages for other systems, with what lies in them.
+// take checks an entry at a place. Left are the places of optional packages for other
+// systems, with what lies in them.
 func (e lockEntry) take(place string, on system, left map[string]bool) (one lockedPackage, taken bool, err error) {
 	switch {
 	case !strings.HasPrefix(place, "node_modules/"):
@@ -127,7 +128,8 @@ func (e lockEntry) take(place string, on system, left map[string]bool) (one lock
 	if e.Link {
 		return one, false, refuse(Workspaces, "%.200q", place)
 	}
-	if fits := matches(e.OS, on.os) && matches(e.CPU, on.cpu) && (len(e.Libc) == 0 || matches(e.Libc, on.libc)); !fits && !e.Optional {
+	if fits := matches(e.OS, on.os) && matches(e.CPU, on.cpu) &&
+		(len(e.Libc) == 0 || matches(e.Libc, on.libc)); !fits && !e.Optional {
 		return one, false, refuse(WrongSystem, "%.200q", place)
 	} else if !fits {
 		left[place] = true
@@ -160,7 +162,8 @@ var (
 	plainDigits = regexp.MustCompile(`^[0-9][0-9A-Za-z.+-]*$`)
 )
 
-// address is where a package's archive lies below a registry's address: as it is resolved, or by its name and version where npm was told to leave that out.
+// address is where a package's archive lies below a registry's address: as it is resolved, or by
+// its name and version where npm was told to leave that out.
 func (e lockEntry) address(place string) (string, error) {
 	if e.Resolved == "" {
 		name := e.Name
@@ -174,7 +177,8 @@ func (e lockEntry) address(place string) (string, error) {
 		return made, nil
 	}
 	at, err := url.Parse(e.Resolved)
-	if err != nil || at.Scheme != "https" || at.Host != publicRegistry || at.User != nil || at.RawQuery != "" || at.ForceQuery || at.Fragment != "" || strings.ContainsAny(e.Resolved, "#%\\") {
+	if err != nil || at.Scheme != "https" || at.Host != publicRegistry || at.User != nil || at.RawQuery != "" ||
+		at.ForceQuery || at.Fragment != "" || strings.ContainsAny(e.Resolved, "#%\\") {
 		return "", refuse(OtherSource, "%.200q: %.200q", place, credentials.ReplaceAllString(e.Resolved, "//"))
 	}
 	if !packagePath.MatchString(at.Path) {
@@ -183,7 +187,8 @@ func (e lockEntry) address(place string) (string, error) {
 	return at.Path, nil
 }
 
-// digest is the SHA-512 of a package's archive, "" where npm has left it out: the registry's answer says it then.
+// digest is the SHA-512 of a package's archive, "" where npm has left it out: the
+// registry's answer says it then.
 func (e lockEntry) digest(place string) (string, error) {
 	var found string
 	for word := range strings.FieldsSeq(e.Integrity) {
@@ -219,7 +224,8 @@ func thisSystem() system {
 	return on
 }
 
-// matches reports whether a list of names, or of such that it must not be with "!" before them, takes one.
+// matches reports whether a list of names, or of such that it must not be with
+// "!" before them, takes one.
 func matches(list []string, name string) bool {
 	negations, named := 0, len(list) == 1 && list[0] == "any"
 	for _, one := range list {
@@ -238,7 +244,8 @@ func matches(list []string, name string) bool {
 // maxNested bounds how deep a lock file's objects are in each other.
 const maxNested = 64
 
-// checkKeys refuses JSON in which an object has a key twice: what reads it next might take the other one.
+// checkKeys refuses JSON in which an object has a key twice: what reads it next
+// might take the other one.
 func checkKeys(data []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	var open []map[string]bool // nil for a list

@@ -40,8 +40,9 @@ const (
 	npmTime  = time.Minute
 )
 
-// packages fetches packages of npm from a registry, as a lock file names them, and keeps them in a folder beside the tasks. npm itself runs nowhere: neither it nor
-// anything else on this machine acts on a repository's text.
+// packages fetches packages of npm from a registry, as a lock file names them, and keeps them in a
+// folder beside the tasks. npm itself runs nowhere: neither it nor anything else on this machine
+// acts on a repository's text.
 type packages struct {
 	dir    string // an absolute path: it holds all archives in "npm" and a folder for each set
 	client *http.Client
@@ -54,18 +55,21 @@ type packages struct {
 }
 
 func newPackages(dir string) *packages {
-	return &packages{dir: dir, most: sandbox.MaxNodeBytes, sets: map[string]moduleSet{}, client: &http.Client{CheckRedirect: func(to *http.Request, via []*http.Request) error {
-		if to.URL.Scheme != "https" || len(via) > 5 {
-			return errors.New("the registry leads elsewhere")
-		}
-		return nil
-	}}}
+	return &packages{dir: dir, most: sandbox.MaxNodeBytes, sets: map[string]moduleSet{},
+		client: &http.Client{CheckRedirect: func(to *http.Request, via []*http.Request) error {
+			if to.URL.Scheme != "https" || len(via) > 5 {
+				return errors.New("the registry leads elsewhere")
+			}
+			return nil
+		}}}
 }
 
 func (p *packages) close() { closeSets(p.sets) }
 
-// packagesOf fetches what the lock file of a commit asks for. A commit without dependencies of its own whose tests node runs by itself needs none.
-func (im *maker) packagesOf(ctx context.Context, c commit, names map[string]bool, m manifest, program string) (moduleSet, error) {
+// packagesOf fetches what the lock file of a commit asks for. A commit without dependencies of its
+// own whose tests node runs by itself needs none.
+func (im *maker) packagesOf(ctx context.Context, c commit, names map[string]bool, m manifest,
+	program string) (moduleSet, error) {
 	for name := range names {
 		if name == "node_modules" || strings.HasPrefix(name, "node_modules/") {
 			return moduleSet{reason: OwnPackages}, nil
@@ -131,7 +135,8 @@ func (p *packages) get(ctx context.Context, list []lockedPackage) (moduleSet, er
 	return set, nil
 }
 
-// sign gives those packages their SHA-512 of which the lock file has none: npm takes them as the registry has them, and the task says from then on what they are.
+// sign gives those packages their SHA-512 of which the lock file has none: npm takes them as the
+// registry has them, and the task says from then on what they are.
 func (p *packages) sign(ctx context.Context, list []lockedPackage) (set moduleSet, err error) {
 	var unsigned []lockedPackage
 	for _, one := range list {
@@ -176,7 +181,8 @@ func (p *packages) archive(one lockedPackage) string {
 	return filepath.Join(p.dir, "npm", one.SHA512+".tgz")
 }
 
-// fetch fetches what is not there yet, some at once. The set that it answers has a reason where something is not to be had.
+// fetch fetches what is not there yet, some at once. The set that it answers has a reason where
+// something is not to be had.
 func (p *packages) fetch(ctx context.Context, list []lockedPackage) (set moduleSet, err error) {
 	if err := p.ask(ctx); err != nil {
 		return set, fmt.Errorf("fetch packages of npm: %w", err)
@@ -217,7 +223,8 @@ func (p *packages) fetch(ctx context.Context, list []lockedPackage) (set moduleS
 	return set, err
 }
 
-// one fetches a package's archive into the folder, if it is not there. A fault of the package is a refusal. A fault of this machine or of the registry is another error.
+// one fetches a package's archive into the folder, if it is not there. A fault of the package is a
+// refusal. A fault of this machine or of the registry is another error.
 func (p *packages) one(ctx context.Context, one lockedPackage, left *atomic.Int64) error {
 	if known, err := os.Open(p.archive(one)); err == nil {
 		defer known.Close()
@@ -243,7 +250,9 @@ func (p *packages) one(ctx context.Context, one lockedPackage, left *atomic.Int6
 	defer response.Body.Close()
 	switch response.StatusCode {
 	case http.StatusOK:
-	case http.StatusNotFound, http.StatusGone, http.StatusUnauthorized, http.StatusForbidden, http.StatusUnavailableForLegalReasons: // this package alone
+	// this package alone
+	case http.StatusNotFound, http.StatusGone, http.StatusUnauthorized, http.StatusForbidden,
+		http.StatusUnavailableForLegalReasons:
 		return refusal{Unfetched, fmt.Sprintf("%s: the registry answered %d", one.path, response.StatusCode)}
 	default:
 		return fmt.Errorf("%s: the registry answered %d", one.path, response.StatusCode)
@@ -302,7 +311,8 @@ func (c *counted) Read(data []byte) (int, error) {
 	return n, err
 }
 
-// ask finds the user's registry, once: npm tells in an empty folder, where it is there, and else the variable that sets it or the public one.
+// ask finds the user's registry, once: npm tells in an empty folder, where it is there, and else
+// the variable that sets it or the public one.
 func (p *packages) ask(ctx context.Context) error {
 	if p.registry != nil {
 		return nil
@@ -319,7 +329,8 @@ func (p *packages) ask(ctx context.Context) error {
 		command := exec.CommandContext(ctx, npm, "config", "get", "registry")
 		command.Dir, command.WaitDelay = empty, 5*time.Second
 		command.Env = append(os.Environ(), "NPM_CONFIG_UPDATE_NOTIFIER=false")
-		if err := os.WriteFile(filepath.Join(empty, "package.json"), []byte("{}"), 0o600); err != nil { // or npm looks for one in the folders above
+		// or npm looks for one in the folders above
+		if err := os.WriteFile(filepath.Join(empty, "package.json"), []byte("{}"), 0o600); err != nil {
 			return err
 		}
 		out, err := command.Output()

@@ -66,7 +66,8 @@ func tarball(t *testing.T, files map[string]string) []byte {
 	zipped := gzip.NewWriter(&packed)
 	out := tar.NewWriter(zipped)
 	for name, text := range files {
-		if err := out.WriteHeader(&tar.Header{Name: "package/" + name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(text))}); err != nil {
+		if err := out.WriteHeader(&tar.Header{Name: "package/" + name, Typeflag: tar.TypeReg, Mode: 0o644,
+			Size: int64(len(text))}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := out.Write([]byte(text)); err != nil {
@@ -86,7 +87,8 @@ func (r *npmRegistry) add(t *testing.T, name, version string, files map[string]s
 	sum := sha512.Sum512(data)
 	at := "/" + name + "/-/" + filepath.Base(name) + "-" + version + ".tgz"
 	r.files["/mirror"+at] = data
-	return map[string]any{"version": version, "resolved": "https://registry.npmjs.org" + at, "integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:])}
+	return map[string]any{"version": version, "resolved": "https://registry.npmjs.org" + at,
+		"integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:])}
 }
 
 // lockOf is a lock file of entries by their places.
@@ -101,28 +103,36 @@ func lockOf(t *testing.T, version int, entries map[string]map[string]any) string
 
 var linuxX64 = system{"linux", "x64", "glibc"}
 
-// TestReadLock: what a lock file asks for beyond archives of the registry is refused by name, before anything is fetched.
+// TestReadLock: what a lock file asks for beyond archives of the registry is refused by name,
+// before anything is fetched.
 func TestReadLock(t *testing.T) {
 	sum := "sha512-" + base64.StdEncoding.EncodeToString(make([]byte, 64))
 	entry := func(more string) string {
-		return `{"version":"1.0.0","resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz","integrity":"` + sum + `"` + more + `}`
+		return `{"version":"1.0.0","resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz","integrity":"` + sum + `"` +
+			more + `}`
 	}
 	resolved := func(address string) string {
 		return `"node_modules/a":{"version":"1.0.0","resolved":"` + address + `","integrity":"` + sum + `"}`
 	}
 	const scoped = `"https://registry.npmjs.org/@b/c/-/c-1.0.0.tgz"`
 	for name, c := range map[string]struct{ packages, want string }{
-		"one":                    {`"":{"name":"x"},"node_modules/a":` + entry(""), "node_modules/a=/a/-/a-1.0.0.tgz"},
-		"in a scope, nested":     {`"node_modules/a/node_modules/@b/c":{"resolved":` + scoped + `,"integrity":"sha1-x ` + sum + `"}`, "node_modules/a/node_modules/@b/c=/@b/c/-/c-1.0.0.tgz"},
-		"no address":             {`"node_modules/@b/c":{"version":"2.0.0-rc.1","integrity":"` + sum + `"}`, "node_modules/@b/c=/@b/c/-/c-2.0.0-rc.1.tgz"},
-		"another name":           {`"node_modules/z":{"name":"a","version":"1.0.0","integrity":"` + sum + `"}`, "node_modules/z=/a/-/a-1.0.0.tgz"},
-		"another system's":       {`"node_modules/a":` + entry(`,"optional":true,"os":["win32"]`) + `,"node_modules/a/node_modules/b":{"link":true}`, ""},
-		"left with its own":      {`"node_modules/a":` + entry(`,"optional":true,"cpu":["!x64"]`) + `,"node_modules/a/node_modules/b":` + entry(""), ""},
-		"musl's":                 {`"node_modules/a":` + entry(`,"optional":true,"libc":["musl"]`), ""},
-		"not for others alone":   {`"node_modules/a":` + entry(`,"optional":true,"os":["!win32","darwin"]`), ""},
-		"needed to develop":      {`"node_modules/a":` + entry(`,"devOptional":true,"libc":["musl"]`), WrongSystem},
-		"needed, for another":    {`"node_modules/a":` + entry(`,"os":["darwin"]`), WrongSystem},
-		"bundled":                {`"node_modules/a":` + entry("") + `,"node_modules/a/node_modules/b":{"inBundle":true}`, "node_modules/a=/a/-/a-1.0.0.tgz"},
+		"one": {`"":{"name":"x"},"node_modules/a":` + entry(""), "node_modules/a=/a/-/a-1.0.0.tgz"},
+		"in a scope, nested": {`"node_modules/a/node_modules/@b/c":{"resolved":` + scoped +
+			`,"integrity":"sha1-x ` + sum + `"}`, "node_modules/a/node_modules/@b/c=/@b/c/-/c-1.0.0.tgz"},
+		"no address": {`"node_modules/@b/c":{"version":"2.0.0-rc.1","integrity":"` + sum + `"}`,
+			"node_modules/@b/c=/@b/c/-/c-2.0.0-rc.1.tgz"},
+		"another name": {`"node_modules/z":{"name":"a","version":"1.0.0","integrity":"` + sum + `"}`,
+			"node_modules/z=/a/-/a-1.0.0.tgz"},
+		"another system's": {`"node_modules/a":` + entry(`,"optional":true,"os":["win32"]`) +
+			`,"node_modules/a/node_modules/b":{"link":true}`, ""},
+		"left with its own": {`"node_modules/a":` + entry(`,"optional":true,"cpu":["!x64"]`) +
+			`,"node_modules/a/node_modules/b":` + entry(""), ""},
+		"musl's":               {`"node_modules/a":` + entry(`,"optional":true,"libc":["musl"]`), ""},
+		"not for others alone": {`"node_modules/a":` + entry(`,"optional":true,"os":["!win32","darwin"]`), ""},
+		"needed to develop":    {`"node_modules/a":` + entry(`,"devOptional":true,"libc":["musl"]`), WrongSystem},
+		"needed, for another":  {`"node_modules/a":` + entry(`,"os":["darwin"]`), WrongSystem},
+		"bundled": {`"node_modules/a":` + entry("") +
+			`,"node_modules/a/node_modules/b":{"inBundle":true}`, "node_modules/a=/a/-/a-1.0.0.tgz"},
 		"linked":                 {`"node_modules/a":{"resolved":"packages/a","link":true}`, Workspaces},
 		"a workspace":            {`"packages/a":{"version":"1.0.0"}`, Workspaces},
 		"up":                     {`"node_modules/../a":` + entry(""), OddLock},
@@ -153,12 +163,14 @@ func TestReadLock(t *testing.T) {
 		"two slashes":            {resolved("https://registry.npmjs.org//a/-/a-1.0.0.tgz"), OddLock},
 		"a version that leads":   {`"node_modules/a":{"version":"../../x","integrity":"` + sum + `"}`, OddLock},
 		"SHA-1 alone":            {`"node_modules/a":{"resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz","integrity":"sha1-x"}`, NoSHA512},
-		"no digest":              {`"node_modules/a":{"resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz"}`, "node_modules/a=/a/-/a-1.0.0.tgz"},
-		"a short digest":         {`"node_modules/a":{"resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz","integrity":"sha512-AAAA"}`, OddLock},
-		"two digests":            {`"node_modules/a":{"resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz","integrity":"` + sum + " " + sum + `"}`, OddLock},
-		"a program outside":      {`"node_modules/a":` + entry(`,"bin":{"a":"../../x"}`), OddLock},
-		"a program's odd name":   {`"node_modules/a":` + entry(`,"bin":{"../a":"x"}`), OddLock},
-		"no object":              {`"node_modules/a":1`, OddLock},
+		"no digest": {`"node_modules/a":{"resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz"}`,
+			"node_modules/a=/a/-/a-1.0.0.tgz"},
+		"a short digest": {`"node_modules/a":{"resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz","integrity":"sha512-AAAA"}`, OddLock},
+		"two digests": {`"node_modules/a":{"resolved":"https://registry.npmjs.org/a/-/a-1.0.0.tgz","integrity":"` +
+			sum + " " + sum + `"}`, OddLock},
+		"a program outside":    {`"node_modules/a":` + entry(`,"bin":{"a":"../../x"}`), OddLock},
+		"a program's odd name": {`"node_modules/a":` + entry(`,"bin":{"../a":"x"}`), OddLock},
+		"no object":            {`"node_modules/a":1`, OddLock},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list, err := readLock([]byte(`{"lockfileVersion":3,"packages":{`+c.packages+`}}`), linuxX64)
@@ -181,7 +193,9 @@ func TestReadLock(t *testing.T) {
 			}
 		})
 	}
-	for text, want := range map[string]string{`{"lockfileVersion":1}`: OldLock, `{}`: OldLock, `{"lockfileVersion":4}`: OldLock, "no JSON": OddLock, strings.Repeat("[", 100): OddLock, `{"a":1}{"a":1}`: OddLock} {
+	for text, want := range map[string]string{`{"lockfileVersion":1}`: OldLock, `{}`: OldLock,
+		`{"lockfileVersion":4}`: OldLock, "no JSON": OddLock, strings.Repeat("[", 100): OddLock,
+		`{"a":1}{"a":1}`: OddLock} {
 		no := refusal{}
 		if _, err := readLock([]byte(text), linuxX64); !errors.As(err, &no) || no.reason != want {
 			t.Errorf("%.40s: %v, want %s", text, err, want)
@@ -189,7 +203,8 @@ func TestReadLock(t *testing.T) {
 	}
 }
 
-// TestFetchPackages: archives come from the user's registry, are what the lock file says, and are asked for once.
+// TestFetchPackages: archives come from the user's registry, are what the lock file
+// says, and are asked for once.
 func TestFetchPackages(t *testing.T) {
 	r := newNPM(t)
 	entries := map[string]map[string]any{
@@ -212,15 +227,18 @@ func TestFetchPackages(t *testing.T) {
 	if err != nil || set.reason != "" || len(files) != 4 {
 		t.Fatalf("%+v, %v, %v", set, files, err)
 	}
-	if _, err := get(map[string]map[string]any{"node_modules/x": entries["node_modules/a"]}); err != nil || len(r.asked) != 3 {
+	if _, err := get(map[string]map[string]any{"node_modules/x": entries["node_modules/a"]}); err != nil ||
+		len(r.asked) != 3 {
 		t.Errorf("%v, asked for %q", err, r.asked)
 	}
 	unsigned := r.add(t, "u", "1.0.0", map[string]string{"index.js": "u"})
 	is := hex.EncodeToString(decoded(t, strings.TrimPrefix(unsigned["integrity"].(string), "sha512-")))
 	delete(unsigned, "integrity")
 	for range 2 { // as the registry has it, which is asked once
-		set, err := get(map[string]map[string]any{"node_modules/u": unsigned, "node_modules/a/node_modules/u": unsigned, "node_modules/a": entries["node_modules/a"]})
-		if _, missing := os.Stat(filepath.Join(set.folder, is+".tgz")); err != nil || missing != nil || len(r.asked) != 4 {
+		set, err := get(map[string]map[string]any{"node_modules/u": unsigned, "node_modules/a/node_modules/u": unsigned,
+			"node_modules/a": entries["node_modules/a"]})
+		if _, missing := os.Stat(filepath.Join(set.folder, is+".tgz")); err != nil ||
+			missing != nil || len(r.asked) != 4 {
 			t.Errorf("%+v, %v, %v, asked for %q", set, err, missing, r.asked)
 		}
 	}
@@ -235,7 +253,8 @@ func TestFetchPackages(t *testing.T) {
 		entries      map[string]map[string]any
 		reason, fail string
 	}{
-		"another content":   {wrong("c", "integrity", "sha512-"+base64.StdEncoding.EncodeToString(make([]byte, 64))), Unfetched, ""},
+		"another content": {wrong("c", "integrity", "sha512-"+base64.StdEncoding.EncodeToString(make([]byte, 64))),
+			Unfetched, ""},
 		"gone":              {wrong("d", "resolved", ""), Unfetched, ""},
 		"a busy registry":   {wrong("busy-e", "version", "1.0.0"), "", "answered 503"},
 		"another address":   {wrong("away-f", "version", "1.0.0"), "", "leads elsewhere"},
@@ -246,13 +265,15 @@ func TestFetchPackages(t *testing.T) {
 				p.most = 10
 			}
 			set, err := get(c.entries)
-			if set.reason != c.reason || (err != nil) != (c.fail != "") || err != nil && (!strings.Contains(err.Error(), c.fail) || strings.Contains(err.Error(), "mirror")) {
+			if set.reason != c.reason || (err != nil) != (c.fail != "") ||
+				err != nil && (!strings.Contains(err.Error(), c.fail) || strings.Contains(err.Error(), "mirror")) {
 				t.Errorf("%+v, %v", set, err)
 			}
 		})
 	}
 	p.close()
-	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || !slices.Equal(left, []string{filepath.Join(dir, "npm")}) {
+	if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil ||
+		!slices.Equal(left, []string{filepath.Join(dir, "npm")}) {
 		t.Errorf("left: %q, %v", left, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "npm", "*")); len(left) != 4 {
@@ -260,7 +281,8 @@ func TestFetchPackages(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := newPackages(t.TempDir()).get(ctx, []lockedPackage{{}}); err != nil && !errors.Is(err, context.Canceled) {
+	if _, err := newPackages(t.TempDir()).get(ctx, []lockedPackage{{}}); err != nil &&
+		!errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -286,18 +308,22 @@ func requireNode(t *testing.T) {
 	}
 }
 
-// TestImportNode: commits whose tests node runs by itself become tasks, with and without packages, and whether modules are of CommonJS or not.
+// TestImportNode: commits whose tests node runs by itself become tasks, with and without packages,
+// and whether modules are of CommonJS or not.
 func TestImportNode(t *testing.T) {
 	requireNode(t)
 	r := newNPM(t)
 	lock := lockOf(t, 3, map[string]map[string]any{
-		"": {"name": "stock"}, "node_modules/pad": r.add(t, "pad", "1.0.0", map[string]string{"index.js": "module.exports = (s) => ' ' + s;\n", "package.json": `{"name":"pad","version":"1.0.0"}`}),
+		"": {"name": "stock"}, "node_modules/pad": r.add(t, "pad",
+			"1.0.0", map[string]string{"index.js": "module.exports = (s) => ' ' + s;\n",
+				"package.json": `{"name":"pad","version":"1.0.0"}`}),
 	})
 	h := newHistory(t)
 	want := map[string]string{}
 	is := func(outcome, message string, files map[string]string) { want[h.commit(message, files)] = outcome }
 	is(NoParent, "Begin slugs of titles, words joined by dashes", map[string]string{
-		"package.json": `{"name":"slugs","scripts":{"test":"eslint . && node --test"}}`, "lib/slug.js": "exports.slug = (s) => s.toLowerCase().replace(/[^a-z0-9]+/g, '-');\n",
+		"package.json": `{"name":"slugs","scripts":{"test":"eslint . && node --test"}}`,
+		"lib/slug.js":  "exports.slug = (s) => s.toLowerCase().replace(/[^a-z0-9]+/g, '-');\n",
 		"test/words.test.js": "const test = require('node:test');\nconst assert = require('node:assert');\nconst { slug } = require('../lib/slug.js');\n\n" +
 			"test('joins words', () => {\n  assert.equal(slug('Two words'), 'two-words');\n});\n",
 	})
@@ -307,15 +333,18 @@ func TestImportNode(t *testing.T) {
 			"test('has no dash at its ends', () => {\n  assert.equal(slug(' Other titles! '), 'other-titles');\n});\n",
 	})
 	is(NoLock, "Pad a slug on its left side by the package pad", map[string]string{
-		"package.json": `{"name":"slugs","dependencies":{"pad":"1"},"scripts":{"test":"node --test"}}`, "lib/pad.mjs": "import pad from 'pad';\nexport const padded = (s) => pad(s);\n",
+		"package.json":      `{"name":"slugs","dependencies":{"pad":"1"},"scripts":{"test":"node --test"}}`,
+		"lib/pad.mjs":       "import pad from 'pad';\nexport const padded = (s) => pad(s);\n",
 		"test/pad.test.mjs": "import test from 'node:test';\nimport assert from 'node:assert';\nimport { padded } from '../lib/pad.mjs';\n\ntest('pads', () => {\n  assert.equal(padded('abc'), ' abc');\n});\n",
 	})
 	is("task", "Pad a slug twice on its left side by the package pad", map[string]string{
-		"package-lock.json": lock, "lib/twice.mjs": "import pad from 'pad';\nexport function twice(s) {\n  return pad(pad(s));\n}\n",
+		"package-lock.json": lock,
+		"lib/twice.mjs":     "import pad from 'pad';\nexport function twice(s) {\n  return pad(pad(s));\n}\n",
 		"test/twice.test.mjs": "import test from 'node:test';\nimport assert from 'node:assert';\nimport { twice } from '../lib/twice.mjs';\n\n" +
 			"test('pads twice', () => {\n  assert.equal(twice('abc'), '  abc');\n});\n",
 	})
-	is(NoCode, "Test once more that a slug is padded, for whoever doubts it", map[string]string{"test/more.test.js": "require('node:test')('more', () => {});\n"})
+	is(NoCode, "Test once more that a slug is padded, for whoever doubts it",
+		map[string]string{"test/more.test.js": "require('node:test')('more', () => {});\n"})
 	o := options(t, h)
 	report, err := Import(t.Context(), o)
 	got, _ := readState(report.State)
@@ -364,16 +393,19 @@ runner.emit('end');
 process.exitCode = failed;
 `
 
-// TestImportMocha: commits whose tests mocha runs become tasks, by settings of package.json, scripts and .mocharc; a fake stands for mocha.
+// TestImportMocha: commits whose tests mocha runs become tasks, by settings of package.json,
+// scripts and .mocharc; a fake stands for mocha.
 func TestImportMocha(t *testing.T) {
 	requireNode(t)
 	r := newNPM(t)
-	mocha := r.add(t, "mocha", "11.0.0", map[string]string{"bin/_mocha": fakeMocha, "index.js": "", "package.json": `{"name":"mocha","main":"bin/_mocha"}`})
+	mocha := r.add(t, "mocha", "11.0.0", map[string]string{"bin/_mocha": fakeMocha, "index.js": "",
+		"package.json": `{"name":"mocha","main":"bin/_mocha"}`})
 	h := newHistory(t)
 	h.commit("Begin to add numbers that are given one by one", map[string]string{
 		"package.json":      `{"scripts":{"test":"npm run lint && npm run unit -- --timeout 5000","unit":"NODE_ENV=test c8 --reporter text mocha --check-leaks test/"},"devDependencies":{"mocha":"11"}}`,
-		"package-lock.json": lockOf(t, 2, map[string]map[string]any{"node_modules/mocha": mocha}), ".mocharc.yml": "require:\n  - ./setup/env.js\nreporter: dot\n",
-		"setup/env.js": "global.assert = require('assert');\n", "add.js": "exports.add = (a, b) => a + b;\n",
+		"package-lock.json": lockOf(t, 2, map[string]map[string]any{"node_modules/mocha": mocha}),
+		".mocharc.yml":      "require:\n  - ./setup/env.js\nreporter: dot\n",
+		"setup/env.js":      "global.assert = require('assert');\n", "add.js": "exports.add = (a, b) => a + b;\n",
 		"test/add.js": "const { add } = require('../add.js');\n\ndescribe('add', () => {\n  it('adds', () => {\n    assert.equal(add(1, 2), 3);\n  });\n});\n",
 	})
 	h.commit("Add numbers that are given as texts as numbers, too", map[string]string{
@@ -394,24 +426,30 @@ func TestImportMocha(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 	list, err := tasks.LoadDir(o.Dir)
-	if err != nil || !slices.Contains(list[0].Protected, "setup/env.js") || !slices.Contains(list[0].Protected, "package.json") {
+	if err != nil || !slices.Contains(list[0].Protected, "setup/env.js") ||
+		!slices.Contains(list[0].Protected, "package.json") {
 		t.Errorf("%v, %v", list[0].Protected, err)
 	}
 	grading, err := os.ReadFile(filepath.Join(o.Dir, report.Tasks[0], "tests", "grading.json"))
-	if want := `"fail_to_pass":["add \u003e adds texts"],"pass_to_pass":["add \u003e adds"]`; err != nil || !strings.Contains(string(grading), want) {
+	if want := `"fail_to_pass":["add \u003e adds texts"],"pass_to_pass":["add \u003e adds"]`; err != nil ||
+		!strings.Contains(string(grading), want) {
 		t.Errorf("%s, %v", grading, err)
 	}
 }
 
-// TestImportHostilePackages: a package that would fill the disk, or leave its folder, drops the commit and no more.
+// TestImportHostilePackages: a package that would fill the disk, or leave its folder,
+// drops the commit and no more.
 func TestImportHostilePackages(t *testing.T) {
 	requireNode(t)
 	r := newNPM(t)
 	h := newHistory(t)
-	h.commit("Begin with a number that is not right at all", map[string]string{"a.js": "module.exports = 1;\n", "package.json": `{"scripts":{"test":"node --test"}}`})
+	h.commit("Begin with a number that is not right at all",
+		map[string]string{"a.js": "module.exports = 1;\n", "package.json": `{"scripts":{"test":"node --test"}}`})
 	h.commit("Answer two and not one, as it is said to be", map[string]string{
-		"a.js": "module.exports = 2;\n", "test/a.test.js": "require('node:test')('two', () => require('node:assert').equal(require('../a.js'), 2));\n",
-		"package-lock.json": lockOf(t, 3, map[string]map[string]any{"node_modules/evil": r.add(t, "evil", "1.0.0", map[string]string{"../../../x": "1"})}),
+		"a.js":           "module.exports = 2;\n",
+		"test/a.test.js": "require('node:test')('two', () => require('node:assert').equal(require('../a.js'), 2));\n",
+		"package-lock.json": lockOf(t, 3, map[string]map[string]any{"node_modules/evil": r.add(t, "evil",
+			"1.0.0", map[string]string{"../../../x": "1"})}),
 	})
 	o := options(t, h)
 	report, err := Import(t.Context(), o)

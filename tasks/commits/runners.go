@@ -76,8 +76,9 @@ func flagTable(lists map[meaning]string) map[string]meaning {
 // plainValue stands in a command as it is.
 var plainValue = regexp.MustCompile(`^[A-Za-z0-9_.,:@/+=-]*$`)
 
-// flags sorts the words behind a program into flags of its own, those of node where the program takes them, and modules to load; words that are no flags are paths of
-// tests, which the commit's own stand for.
+// flags sorts the words behind a program into flags of its own, those of node where the
+// program takes them, and modules to load; words that are no flags are paths of tests, which
+// the commit's own stand for.
 func (s *settings) flags(words []string, table map[string]meaning, own *[]string) error {
 	for len(words) > 0 {
 		word := words[0]
@@ -97,7 +98,8 @@ func (s *settings) flags(words []string, table map[string]meaning, own *[]string
 			}
 			value, words = words[0], words[1:]
 		}
-		if m == flagUnknown || m == flagKept && joined || m != flagLeft && m != flagLeftValue && !plainValue.MatchString(value) {
+		if m == flagUnknown || m == flagKept && joined ||
+			m != flagLeft && m != flagLeftValue && !plainValue.MatchString(value) {
 			return odd(word)
 		}
 		switch {
@@ -120,7 +122,8 @@ var (
 	ends     = regexp.MustCompile(`&&|\|\||[;&|\n]`)
 )
 
-// findRunner finds the test program that a script of package.json starts, by itself or by other scripts.
+// findRunner finds the test program that a script of package.json starts, by
+// itself or by other scripts.
 func findRunner(scripts map[string]string, name string, seen map[string]bool) (settings, error) {
 	if seen[name] || len(seen) > maxScripts {
 		return settings{}, nil
@@ -138,7 +141,8 @@ func findRunner(scripts map[string]string, name string, seen map[string]bool) (s
 	return settings{}, nil
 }
 
-// runnerOf finds it in one command, behind variables and programs that start it and count what it covers.
+// runnerOf finds it in one command, behind variables and programs that start it
+// and count what it covers.
 func runnerOf(scripts map[string]string, line string, seen map[string]bool) (s settings, err error) {
 	words, whole := splitWords(line)
 	if !whole {
@@ -150,7 +154,8 @@ func runnerOf(scripts map[string]string, line string, seen map[string]bool) (s s
 			switch {
 			case m[1] == "NODE_OPTIONS":
 				err = s.flags(strings.Split(m[2], ","), nodeFlags, &s.node)
-			case slices.Contains([]string{"PATH", "HOME", "NODE_PATH", "PYTHONPATH"}, m[1]) || strings.HasPrefix(m[1], "LD_"):
+			case slices.Contains([]string{"PATH", "HOME", "NODE_PATH", "PYTHONPATH"}, m[1]) ||
+				strings.HasPrefix(m[1], "LD_"):
 				err = odd(word)
 			default:
 				s.env = append(s.env, word)
@@ -190,8 +195,8 @@ func (s settings) ofVitest(words []string) (settings, error) {
 	return s, s.flags(words, vitestFlags, &s.own)
 }
 
-// splitWords are the words of a command, and whether each quote in it is closed. A quoted word that has spaces is a pattern, or the value of NODE_OPTIONS: its spaces
-// become commas.
+// splitWords are the words of a command, and whether each quote in it is closed. A quoted word that
+// has spaces is a pattern, or the value of NODE_OPTIONS: its spaces become commas.
 func splitWords(line string) (words []string, whole bool) {
 	var word strings.Builder
 	quote := rune(0)
@@ -256,7 +261,8 @@ func (s settings) ofScripts(scripts map[string]string, words []string, seen map[
 			continue
 		}
 		if more := slices.Index(words[n:], "--"); more >= 0 {
-			table := map[string]map[string]meaning{"node": nodeFlags, "mocha": mochaFlags, "jest": jestFlags, "vitest": vitestFlags}[found.program]
+			table := map[string]map[string]meaning{"node": nodeFlags, "mocha": mochaFlags, "jest": jestFlags,
+				"vitest": vitestFlags}[found.program]
 			into := &found.own
 			if found.program == "node" {
 				into = &found.node
@@ -389,7 +395,9 @@ func filesIn(data []byte, names map[string]bool) (files []string) {
 // typeLoaders are modules with which node takes TypeScript.
 var typeLoaders = regexp.MustCompile(`^(?:tsx(?:/|$)|ts-node/|ts-node$|@swc-node/|@swc/register|esbuild-register|sucrase/register|@babel/register|ts-blank-space|amaro)`)
 
-// takesTypes reports whether the test program takes TypeScript as it is; Jest's settings say themselves what it is made of, and Vitest strips it.
+// takesTypes reports whether the test program takes TypeScript as it is; Jest's settings say
+// themselves what it is made of, and Vitest strips it.
 func (s settings) takesTypes(strips bool) bool {
-	return s.program == "jest" || s.program == "vitest" || strips || slices.ContainsFunc(s.loads, typeLoaders.MatchString)
+	return s.program == "jest" || s.program == "vitest" || strips ||
+		slices.ContainsFunc(s.loads, typeLoaders.MatchString)
 }

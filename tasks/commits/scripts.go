@@ -51,7 +51,8 @@ func splitScripts(changes []change) (p parts, reason string) {
 			reason = ""
 		}
 		p.code = append(p.code, c.name)
-		p.dependencies = p.dependencies || slices.Contains([]string{"package.json", "package-lock.json", "npm-shrinkwrap.json"}, c.name)
+		p.dependencies = p.dependencies ||
+			slices.Contains([]string{"package.json", "package-lock.json", "npm-shrinkwrap.json"}, c.name)
 	}
 	if len(p.runnable) == 0 {
 		return p, NoTests
@@ -87,15 +88,18 @@ type settings struct {
 // odd says which setting is not understood.
 func odd(what string) error { return errors.New(what) }
 
-// script is how the tests of a commit in JavaScript run, with the files beside them that decide how.
+// script is how the tests of a commit in JavaScript run, with the files
+// beside them that decide how.
 type script struct {
 	program, command string
 	protected        []string
 	manifest         manifest
 }
 
-// script reads it of package.json and the test program's settings. The outcome says why there is none.
-func (im *maker) script(ctx context.Context, c commit, names map[string]bool, p parts) (found script, drop Outcome, err error) {
+// script reads it of package.json and the test program's settings. The
+// outcome says why there is none.
+func (im *maker) script(ctx context.Context, c commit, names map[string]bool,
+	p parts) (found script, drop Outcome, err error) {
 	there, strips := im.node()
 	switch {
 	case !there:
@@ -147,15 +151,20 @@ func (im *maker) script(ctx context.Context, c commit, names map[string]bool, p 
 	}
 	for _, name := range configFiles[s.program] {
 		text := files[name]
-		if s.program == "vitest" { // its settings name the project's own files, too: as what is built, or by shorter names
+		// its settings name the project's own files, too: as what is built, or by shorter names
+		if s.program == "vitest" {
 			text = bytes.Join(vitestLoads.FindAll(text, -1), []byte("\n"))
 		}
 		found.protected = append(found.protected, filesIn(text, names)...)
 	}
 	if (s.program == "jest" || s.program == "vitest" || len(s.loads) > 0) && slices.Contains(p.code, "package.json") {
-		return found, dropped(OddSettings, "the fix changes package.json, which ", s.program, " and what it loads take settings of"), nil
+		return found, dropped(OddSettings, "the fix changes package.json, which ", s.program,
+			" and what it loads take settings of"), nil
 	}
-	types := slices.ContainsFunc(p.runnable, func(name string) bool { return slices.Contains(typeEndings, path.Ext(name)) })
+	types := slices.ContainsFunc(p.runnable, func(name string) bool {
+		return slices.Contains(typeEndings,
+			path.Ext(name))
+	})
 	if types && !s.takesTypes(strips) {
 		return found, dropped(TypeScript), nil
 	}
@@ -163,7 +172,8 @@ func (im *maker) script(ctx context.Context, c commit, names map[string]bool, p 
 	return found, Outcome{}, nil
 }
 
-// fileOf finds the file of the repository that a module's name stands for: without its ending, or a folder's index.
+// fileOf finds the file of the repository that a module's name stands for: without its
+// ending, or a folder's index.
 func fileOf(names map[string]bool, name string) (string, bool) {
 	name = path.Clean(name)
 	for _, ending := range append([]string{""}, scriptEndings...) {
@@ -176,15 +186,17 @@ func fileOf(names map[string]bool, name string) (string, bool) {
 	return "", false
 }
 
-// vitestLoads is what of Vitest's settings names modules that run beside the tests, and what they are made of.
+// vitestLoads is what of Vitest's settings names modules that run beside the tests,
+// and what they are made of.
 var vitestLoads = regexp.MustCompile(`(?:setupFiles|globalSetup|snapshotSerializers|environment|runner|diff|extends|projects|plugins|reporters)\s*:\s*(?:\[[^\]]*\]|[^,\n]*)` +
 	"|\\b(?:from|import|require)\\b\\s*\\(?\\s*['\"`][^'\"`\\n]+['\"`]")
 
 // configFiles are settings in files of their own, by the programs whose they are.
 var configFiles = map[string][]string{
-	"mocha":  slices.Concat(mochaFiles, mochaPrograms),
-	"jest":   configsOf("jest.config"),
-	"vitest": slices.Concat(configsOf("vitest.config"), configsOf("vite.config"), configsOf("vitest.workspace"), configsOf("vitest.projects")),
+	"mocha": slices.Concat(mochaFiles, mochaPrograms),
+	"jest":  configsOf("jest.config"),
+	"vitest": slices.Concat(configsOf("vitest.config"), configsOf("vite.config"), configsOf("vitest.workspace"),
+		configsOf("vitest.projects")),
 }
 
 func configsOf(name string) (files []string) {
@@ -200,7 +212,8 @@ func (s settings) command(runnable []string) string {
 	words := slices.Concat(s.env, []string{"node", "--require", reporters + "node.cjs"}, s.node)
 	switch s.program {
 	case "node":
-		words = append(words, "--test", "--test-reporter=spec", "--test-reporter-destination=stdout", "--test-reporter="+reporters+"node-test.mjs", "--test-reporter-destination=stderr")
+		words = append(words, "--test", "--test-reporter=spec", "--test-reporter-destination=stdout",
+			"--test-reporter="+reporters+"node-test.mjs", "--test-reporter-destination=stderr")
 	case "mocha":
 		words = append(words, "node_modules/mocha/bin/_mocha")
 		if !s.reads {
@@ -208,16 +221,20 @@ func (s settings) command(runnable []string) string {
 		}
 		words = append(words, "--no-package", "--reporter", reporters+"node.cjs")
 	case "jest":
-		words = append(words, "node_modules/jest/bin/jest.js", "--ci", "--coverage=false", "--cacheDirectory=/tmp/jest", "--reporters=default", "--reporters="+reporters+"node.cjs")
+		words = append(words, "node_modules/jest/bin/jest.js", "--ci", "--coverage=false", "--cacheDirectory=/tmp/jest",
+			"--reporters=default", "--reporters="+reporters+"node.cjs")
 		words = append(words, "--runTestsByPath")
 	case "vitest":
-		words = slices.Concat(s.env, []string{"CI=true"}, words[len(s.env):]) // a snapshot that is not there is a failure
-		words = append(words, "node_modules/vitest/vitest.mjs", "run", "--pool=forks", "--coverage.enabled=false", "--reporter=default", "--reporter="+reporters+"node-vitest.mjs")
+		// a snapshot that is not there is a failure
+		words = slices.Concat(s.env, []string{"CI=true"}, words[len(s.env):])
+		words = append(words, "node_modules/vitest/vitest.mjs", "run", "--pool=forks", "--coverage.enabled=false",
+			"--reporter=default", "--reporter="+reporters+"node-vitest.mjs")
 	}
 	return strings.Join(slices.Concat(words, s.own, runnable), " ")
 }
 
-// nodeOf asks this machine's node once: whether there is one, and whether it takes TypeScript by itself.
+// nodeOf asks this machine's node once: whether there is one, and whether it
+// takes TypeScript by itself.
 func nodeOf(ctx context.Context) func() (there, strips bool) {
 	return sync.OnceValues(func() (bool, bool) {
 		if sandbox.HasToolchain(ctx, "node") != nil {
@@ -233,7 +250,8 @@ func nodeOf(ctx context.Context) func() (there, strips bool) {
 // missingScript is what node, or Vite, prints where a module is not there.
 var missingScript = regexp.MustCompile(`(?:Cannot find (?:module|package) '|Failed to resolve import "|Failed to load url )([^'" ]{1,300})`)
 
-// lacksScript is the outcome of a commit whose tests do not find a module: a file that something makes first, or a package.
+// lacksScript is the outcome of a commit whose tests do not find a module: a file that something
+// makes first, or a package.
 func lacksScript(name string) Outcome {
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "/") || strings.HasPrefix(name, "file:") {
 		return dropped(NeedsBuild, name)
@@ -242,7 +260,8 @@ func lacksScript(name string) Outcome {
 }
 
 // titled is a line that begins a test, or a suite, with a title.
-var titled = regexp.MustCompile(`^\s*(?:(it|test|specify)|describe|suite|context)(?:\.\w+)*\(\s*(?:'([^'\\]+)'|"([^"\\]+)"|` + "`([^`\\\\]+)`" + `)`)
+var titled = regexp.MustCompile(`^\s*(?:(it|test|specify)|describe|suite|context)(?:\.\w+)*\(\s*(?:'([^'\\]+)'|"([^"\\]+)"|` +
+	"`([^`\\\\]+)`" + `)`)
 
 // titlesOf are the titles of the tests in which a patch changes lines.
 func titlesOf(patch string) map[string]bool {
@@ -252,7 +271,8 @@ func titlesOf(patch string) map[string]bool {
 		if hunk {
 			_, line, _ = strings.Cut(header, "@@")
 			around = ""
-		} else if strings.HasPrefix(line, "+++ ") || strings.HasPrefix(line, "--- ") || !strings.ContainsAny(line[:1], "+- ") {
+		} else if strings.HasPrefix(line, "+++ ") || strings.HasPrefix(line, "--- ") ||
+			!strings.ContainsAny(line[:1], "+- ") {
 			continue
 		}
 		if m := titled.FindStringSubmatch(line[1:]); m != nil && (hunk || line[0] != '-') {
@@ -267,9 +287,11 @@ func titlesOf(patch string) map[string]bool {
 	return titles
 }
 
-// scriptDeclaration is a line of JavaScript or TypeScript that declares a name, but for what the name stands for.
-var scriptDeclaration = regexp.MustCompile(`^\s*(?:export\s+(?:default\s+)?)?(?:async\s+)?function\s*\*?\s*([\w$]+)\s*\(.*?\)|` +
-	`^\s*(?:export\s+)?(?:default\s+)?(?:abstract\s+)?(?:class|interface|type|enum)\s+([\w$]+)|` +
-	`^\s*(?:export\s+)?(?:const|let|var)\s+([\w$]+)(?:\s*=\s*(?:async\s*)?(?:function\s*\*?\s*[\w$]*\s*)?\(.*?\)\s*(?:=>|\{))?|` +
-	`^\s*(?:(?:module\.)?exports|[\w$]+(?:\.prototype)?)\.([\w$]+)\s*=(?:\s*(?:async\s*)?(?:function\s*\*?\s*[\w$]*\s*)?\(.*?\)\s*(?:=>|\{))?|` +
-	`^\s+(?:(?:static|async|get|set)\s+)*\*?([\w$]+)\s*\([^()]*\)\s*\{$`)
+// scriptDeclaration is a line of JavaScript or TypeScript that declares a name, but for
+// what the name stands for.
+var scriptDeclaration = regexp.MustCompile(
+	`^\s*(?:export\s+(?:default\s+)?)?(?:async\s+)?function\s*\*?\s*([\w$]+)\s*\(.*?\)|` +
+		`^\s*(?:export\s+)?(?:default\s+)?(?:abstract\s+)?(?:class|interface|type|enum)\s+([\w$]+)|` +
+		`^\s*(?:export\s+)?(?:const|let|var)\s+([\w$]+)(?:\s*=\s*(?:async\s*)?(?:function\s*\*?\s*[\w$]*\s*)?\(.*?\)\s*(?:=>|\{))?|` +
+		`^\s*(?:(?:module\.)?exports|[\w$]+(?:\.prototype)?)\.([\w$]+)\s*=(?:\s*(?:async\s*)?(?:function\s*\*?\s*[\w$]*\s*)?\(.*?\)\s*(?:=>|\{))?|` +
+		`^\s+(?:(?:static|async|get|set)\s+)*\*?([\w$]+)\s*\([^()]*\)\s*\{$`)

@@ -184,9 +184,11 @@ type sessionImporter struct {
 	sessions map[string]*session
 }
 
-// ImportSessions makes tasks of a run's queries whose users changed what the agent left, from new to old: the query is the instruction, the files that it began with are the
-// repository, and the tests are those of the user's final files. A task whose user no longer agrees is removed. Otherwise what an earlier import into the same folder has
-// decided holds. The report is also there beside an error.
+// ImportSessions makes tasks of a run's queries whose users changed what the agent left, from
+// new to old: the query is the instruction, the files that it began with are the repository,
+// and the tests are those of the user's final files. A task whose user no longer agrees is
+// removed. Otherwise what an earlier import into the same folder has decided holds. The report
+// is also there beside an error.
 func ImportSessions(ctx context.Context, o Options, log eventlog.Reader, run string) (Report, error) {
 	begin := time.Now()
 	found, err := sessionsOf(ctx, log, run)
@@ -306,7 +308,8 @@ func (im *importer) sameAsLocked(c commit, change string) string {
 	return im.sameAs(c, change)
 }
 
-// storedSource reads a packed tree, and notes what the store did wrong: all else is wrong with the archive.
+// storedSource reads a packed tree, and notes what the store did wrong: all else
+// is wrong with the archive.
 type storedSource struct {
 	io.Reader
 	io.Closer

@@ -34,7 +34,8 @@ const (
 )
 
 func pyTest(name, body string) string {
-	return "import unittest\nfrom stock import take\n\n\nclass Test" + name + "(unittest.TestCase):\n    def test_" + name + "(self):\n" + body + "\n"
+	return "import unittest\nfrom stock import take\n\n\nclass Test" + name + "(unittest.TestCase):\n    def test_" +
+		name + "(self):\n" + body + "\n"
 }
 
 // user states what a session leaves on the log.
@@ -68,12 +69,15 @@ func (u *user) visit(v visit) (rollout string) {
 	u.visits++
 	group := fmt.Sprintf("g%06d", u.visits)
 	rollout = group + "-0"
-	query := events.QuerySubmitted{Instruction: v.wish, Task: "a", Consent: !v.dissents, Repository: &events.UserRepository{Archive: u.pack(v.began)}}
+	query := events.QuerySubmitted{Instruction: v.wish, Task: "a", Consent: !v.dissents,
+		Repository: &events.UserRepository{Archive: u.pack(v.began)}}
 	u.append(events.QuerySubmittedType, v.query, query)
-	u.append(events.RolloutStartedType, rollout, events.RolloutStarted{Group: group, Task: v.query, Seed: 1, Deadline: time.Now().Add(time.Hour)})
+	u.append(events.RolloutStartedType, rollout, events.RolloutStarted{Group: group, Task: v.query, Seed: 1,
+		Deadline: time.Now().Add(time.Hour)})
 	if v.agent != nil {
 		left := u.pack(v.agent)
-		u.append(events.RolloutFinishedType, rollout, events.RolloutFinished{StopReason: "finished", Turns: 1, Workspace: &left})
+		u.append(events.RolloutFinishedType, rollout, events.RolloutFinished{StopReason: "finished",
+			Turns: 1, Workspace: &left})
 	}
 	feedback := events.FeedbackRecorded{Signal: events.SignalReject}
 	if v.final != nil {
@@ -94,18 +98,22 @@ func with(files map[string]string, more ...string) map[string]string {
 	return all
 }
 
-// TestImportSessions: a query becomes a task if its user has agreed and changed what the agent left, and a test shows it. All others are dropped with their reasons. No secret
-// reaches the task, and it goes when its rollout is invalidated.
+// TestImportSessions: a query becomes a task if its user has agreed and changed what the agent
+// left, and a test shows it. All others are dropped with their reasons. No secret reaches the task,
+// and it goes when its rollout is invalidated.
 func TestImportSessions(t *testing.T) {
 	sandboxtest.Require(t)
 	log := natstest.Log(t)
 	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
 	u := &user{t: t, log: log}
 	before := map[string]string{
-		"stock.py": began, "settings.cfg": "token = " + token + "\n", "old/odd \"name\"é.txt": "kept\n", "old/git~1": "kept\n",
-		"test_stock.py": pyTest("take", "        s = {'bolt': 3}\n        self.assertTrue(take(s, 'bolt', 2))\n        self.assertEqual(s['bolt'], 1)"),
+		"stock.py": began, "settings.cfg": "token = " + token + "\n",
+		"old/odd \"name\"é.txt": "kept\n", "old/git~1": "kept\n",
+		"test_stock.py": pyTest("take",
+			"        s = {'bolt': 3}\n        self.assertTrue(take(s, 'bolt', 2))\n        self.assertEqual(s['bolt'], 1)"),
 	}
-	tested := pyTest("many", "        s = {'bolt': 1}\n        self.assertFalse(take(s, 'bolt', 2))\n        self.assertEqual(s['bolt'], 1)")
+	tested := pyTest("many",
+		"        s = {'bolt': 1}\n        self.assertFalse(take(s, 'bolt', 2))\n        self.assertEqual(s['bolt'], 1)")
 	after := with(before, "stock.py", mended, "test_many.py", tested, "__pycache__/stock.cpython-311.pyc", "\x00\x01")
 	tried := map[string]string{"stock.py": attempted, "__pycache__/stock.cpython-311.pyc": "\x00\x02"}
 	garbage, lost := servicetest.Blob(t, log.Store(), []byte("PK")), u.pack(after)
@@ -130,18 +138,23 @@ func TestImportSessions(t *testing.T) {
 	say(NoAnswer, visit{query: "qopen", final: after})
 	gone := say(Withdrawal, visit{query: "qgone", agent: tried, final: after})
 	u.append(events.RolloutInvalidatedType, gone, events.RolloutInvalidated{Reason: "the user withdrew"})
-	say(AgentPasses, visit{query: "qright", agent: map[string]string{"stock.py": mended + "\n\nMOST = 3\n"}, final: after})
+	say(AgentPasses, visit{query: "qright", agent: map[string]string{"stock.py": mended + "\n\nMOST = 3\n"},
+		final: after})
 	say(NoCorrection, visit{query: "qkept", agent: with(after, "node_modules/x.js", "1"), final: after})
 	say(NoChange, visit{query: "qundone", agent: tried, final: before})
-	say(MessageFix, visit{query: "qtold", wish: "Please write this into it: if stock[item] < n: and nothing else", agent: tried, final: after})
+	say(MessageFix, visit{query: "qtold", wish: "Please write this into it: if stock[item] < n: and nothing else",
+		agent: tried, final: after})
 	say(NoTests, visit{query: "quntested", agent: tried, final: with(before, "stock.py", mended)})
-	say(PassesBefore, visit{query: "qvague", agent: tried, final: with(before, "stock.py", mended, "test_more.py", strings.ReplaceAll(before["test_stock.py"], "take(self", "more(self"))})
+	say(PassesBefore, visit{query: "qvague", agent: tried,
+		final: with(before, "stock.py", mended, "test_more.py",
+			strings.ReplaceAll(before["test_stock.py"], "take(self", "more(self"))})
 	say(LostFiles, visit{query: "qlost", agent: tried, broken: &lost})
 	say(UnreadableFiles, visit{query: "qgarbage", agent: tried, broken: &garbage})
 	say(SecretName, visit{query: "qnamed", agent: tried, final: with(after, token+".txt", "")})
 
 	got, ran := map[string]string{}, 0
-	o := Options{Dir: filepath.Join(t.TempDir(), "tasks"), Jobs: 1, Timeout: 10 * time.Minute, Machine: tasks.Machine{ToolchainCache: t.TempDir()}}
+	o := Options{Dir: filepath.Join(t.TempDir(), "tasks"), Jobs: 1, Timeout: 10 * time.Minute,
+		Machine: tasks.Machine{ToolchainCache: t.TempDir()}}
 	o.Progress = func(id string, outcome Outcome, tests bool, err error) {
 		if err != nil {
 			t.Errorf("%s: %v", id, err)
@@ -220,7 +233,8 @@ func checkSessionTask(t *testing.T, folder string) {
 	}
 }
 
-// TestNewerFinalFiles: the last final files of a query count, with the answer that they are made of; a snapshot of the run's task is what a query without a repository begins with.
+// TestNewerFinalFiles: the last final files of a query count, with the answer that they are made
+// of; a snapshot of the run's task is what a query without a repository begins with.
 func TestNewerFinalFiles(t *testing.T) {
 	log := natstest.Log(t)
 	cfg := servicetest.Config("a")
@@ -229,11 +243,13 @@ func TestNewerFinalFiles(t *testing.T) {
 	before := map[string]string{"a.txt": "a"}
 	rollout := u.visit(visit{query: "q1", wish: wish, began: before, agent: map[string]string{}, final: before})
 	newer := u.pack(map[string]string{"a.txt": "b"})
-	u.append(events.FeedbackRecordedType, rollout, events.FeedbackRecorded{Signal: events.SignalFollow, Repository: &events.UserRepository{Archive: newer}})
+	u.append(events.FeedbackRecordedType, rollout, events.FeedbackRecorded{Signal: events.SignalFollow,
+		Repository: &events.UserRepository{Archive: newer}})
 	u.append(events.FeedbackRecordedType, rollout, events.FeedbackRecorded{Signal: events.SignalAccept})
 	u.append(events.QuerySubmittedType, "q2", events.QuerySubmitted{Instruction: wish, Task: "a", Consent: true})
 	found, err := sessionsOf(t.Context(), log.Reader, "r")
-	if err != nil || len(found) != 2 || *found[0].final != newer || found[0].refusal() != "" || found[1].began != cfg.Tasks[0].Snapshot || found[1].refusal() != NoFinal {
+	if err != nil || len(found) != 2 || *found[0].final != newer || found[0].refusal() != "" ||
+		found[1].began != cfg.Tasks[0].Snapshot || found[1].refusal() != NoFinal {
 		t.Errorf("%+v: %v", found, err)
 	}
 }
@@ -242,7 +258,8 @@ func TestNewerFinalFiles(t *testing.T) {
 func TestSessionTaskNames(t *testing.T) {
 	long := strings.Repeat("x", 64)
 	seen := map[string]bool{}
-	for _, c := range [][2]string{{"a", "q1"}, {"a-q1", "q2"}, {"a", "q1-q2"}, {long, "q" + long[:63]}, {long, "q" + long[:62] + "y"}, {"_", "q"}, {"-", "q"}} {
+	for _, c := range [][2]string{{"a", "q1"}, {"a-q1", "q2"}, {"a", "q1-q2"}, {long, "q" + long[:63]},
+		{long, "q" + long[:62] + "y"}, {"_", "q"}, {"-", "q"}} {
 		name := sessionTask(c[0], c[1])
 		if seen[name] || len(name) > 100 {
 			t.Errorf("%v: %q", c, name)
@@ -254,7 +271,8 @@ func TestSessionTaskNames(t *testing.T) {
 // TestSlowSearch: files that cannot be searched in time drop the query, and an interrupt does not.
 func TestSlowSearch(t *testing.T) {
 	m := newMasker()
-	if data, err := m.mask(t.Context(), []byte("token = "+token)); err != nil || string(data) != "token = [redacted: github-pat]" || m.left >= maxSearch {
+	if data, err := m.mask(t.Context(), []byte("token = "+token)); err != nil ||
+		string(data) != "token = [redacted: github-pat]" || m.left >= maxSearch {
 		t.Errorf("%q, %v left: %v", data, m.left, err)
 	}
 	stopped, stop := context.WithCancel(t.Context())
@@ -263,7 +281,8 @@ func TestSlowSearch(t *testing.T) {
 		t.Errorf("an interrupt: %v", err)
 	}
 	m.left = 0
-	if refused, ok := errors.AsType[*refusedTree](second(m.mask(t.Context(), []byte("other")))); !ok || refused.reason != SlowSearch {
+	if refused, ok := errors.AsType[*refusedTree](second(m.mask(t.Context(), []byte("other")))); !ok ||
+		refused.reason != SlowSearch {
 		t.Errorf("without time: %v", refused)
 	}
 }

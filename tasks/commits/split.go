@@ -69,10 +69,13 @@ const (
 )
 
 var (
-	dependencyFiles = []string{"go.mod", "go.sum", "go.work", "go.work.sum", "poetry.lock", "Pipfile", "Pipfile.lock", "uv.lock", "pdm.lock", "setup.py"}
-	requirements    = regexp.MustCompile(`^requirements[\w.-]*\.(?:txt|in)$`)
-	proseEndings    = []string{"", ".md", ".rst", ".txt", ".adoc", ".yml", ".yaml", ".toml", ".json", ".cfg", ".ini", ".svg", ".csv", ".lock"}
-	// plainName is that of a file which stands in a patch, in a pattern and in a shell's command as it is.
+	dependencyFiles = []string{"go.mod", "go.sum", "go.work", "go.work.sum", "poetry.lock", "Pipfile", "Pipfile.lock",
+		"uv.lock", "pdm.lock", "setup.py"}
+	requirements = regexp.MustCompile(`^requirements[\w.-]*\.(?:txt|in)$`)
+	proseEndings = []string{"", ".md", ".rst", ".txt", ".adoc", ".yml", ".yaml", ".toml", ".json", ".cfg", ".ini",
+		".svg", ".csv", ".lock"}
+	// plainName is that of a file which stands in a patch, in a pattern and in a
+	// shell's command as it is.
 	plainName = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9._/@%+=,-]*$`)
 )
 
@@ -99,7 +102,8 @@ func kindOf(name string) kind {
 	return kindOther
 }
 
-// split divides a commit's files into tests and code by their paths. The reason says why the commit becomes no task, "" where it may.
+// split divides a commit's files into tests and code by their paths. The reason says why the commit
+// becomes no task, "" where it may.
 func split(changes []change) (p parts, reason string) {
 	lines := 0
 	kinds := map[kind]int{}
@@ -107,7 +111,8 @@ func split(changes []change) (p parts, reason string) {
 		switch {
 		case c.binary:
 			return p, Binary
-		case !plainName.MatchString(c.name) || len(c.name) > 300 || strings.HasPrefix(c.before, "12") || strings.HasPrefix(c.after, "12") || c.before == "160000" || c.after == "160000":
+		case !plainName.MatchString(c.name) || len(c.name) > 300 || strings.HasPrefix(c.before, "12") ||
+			strings.HasPrefix(c.after, "12") || c.before == "160000" || c.after == "160000":
 			return p, Odd
 		}
 		lines += c.added + c.deleted
@@ -126,7 +131,8 @@ func split(changes []change) (p parts, reason string) {
 	switch tested := kinds[kindGoTest] + kinds[kindPythonTest]; {
 	case len(changes) > maxFiles || lines > maxLines:
 		return p, TooLarge
-	case tested == 0 && kinds[kindGo]+kinds[kindPython] == 0 && slices.ContainsFunc(changes, func(c change) bool { return isScript(c.name) }):
+	case tested == 0 && kinds[kindGo]+kinds[kindPython] == 0 &&
+		slices.ContainsFunc(changes, func(c change) bool { return isScript(c.name) }):
 		return splitScripts(changes)
 	case tested == 0 && kinds[kindGo]+kinds[kindPython] == 0 && kinds[kindOther] > 0:
 		return p, OtherTongue
@@ -160,7 +166,8 @@ func changesOf(ctx context.Context, objects *swebench.Objects, c commit) (change
 	return changes, err
 }
 
-// parseChanges reads Git's two lists of the same files: ":MODE MODE ID ID LETTER" with a path behind it, then "ADDED\tDELETED\tPATH".
+// parseChanges reads Git's two lists of the same files: ":MODE MODE ID ID LETTER" with a path
+// behind it, then "ADDED\tDELETED\tPATH".
 func parseChanges(list []byte) (changes []change, err error) {
 	fields := strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00")
 	at := map[string]int{}
@@ -202,7 +209,8 @@ func parseChanges(list []byte) (changes []change, err error) {
 
 // patchOf is the difference that a commit makes to some of its files.
 func patchOf(ctx context.Context, objects *swebench.Objects, c commit, files []string) (patch string, err error) {
-	args := append([]string{"diff-tree", "-r", "-p", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", c.parent, c.id, "--"}, files...)
+	args := append([]string{"diff-tree", "-r", "-p", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv",
+		"--no-color", c.parent, c.id, "--"}, files...)
 	err = objects.Git(ctx, nil, func(out io.Reader) error {
 		text, err := readAll(out, maxPatch)
 		patch = string(text)
@@ -243,7 +251,8 @@ func treeOf(ctx context.Context, objects *swebench.Objects, id string) (names ma
 // maxTree bounds the list of a tree's files, in bytes.
 const maxTree = 64 << 20
 
-// command is what runs the tests of a commit whose files are names, "" where they are of several modules. Python's are run by pytest, or by unittest where there is none.
+// command is what runs the tests of a commit whose files are names, "" where they are of several
+// modules. Python's are run by pytest, or by unittest where there is none.
 func (p parts) command(names map[string]bool, pytest bool) (command, parser string) {
 	if p.parser == "gotest" {
 		return p.goCommand(names), p.parser
@@ -289,7 +298,8 @@ func (p parts) goCommand(names map[string]bool) string {
 	return command + strings.Join(slices.Compact(packages), " ")
 }
 
-// moduleOf is the folder of the go.mod that a file is below, "." where it is at the top or there is none.
+// moduleOf is the folder of the go.mod that a file is below, "." where it is at
+// the top or there is none.
 func moduleOf(names map[string]bool, name string) string {
 	for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {
 		if names[folder+"/go.mod"] {

@@ -25,7 +25,8 @@ const (
 	maxSearch      = 3 * time.Minute
 )
 
-// leftovers are folders that programs make and no repository has: they would be changes of the user's.
+// leftovers are folders that programs make and no repository has: they would
+// be changes of the user's.
 var leftovers = []string{".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", "node_modules", ".venv"}
 
 // refusedTree is what is wrong with the files of a session, and not with this machine.
@@ -46,8 +47,10 @@ type treeWriter struct {
 	mask    *masker
 }
 
-// ofSession makes the commits of what a session began with, of what the agent left and of the user's final files, which has the instruction as its message.
-func (w *treeWriter) ofSession(ctx context.Context, s *session, instruction string) (began, agent, final writtenTree, err error) {
+// ofSession makes the commits of what a session began with, of what the agent left and of the
+// user's final files, which has the instruction as its message.
+func (w *treeWriter) ofSession(ctx context.Context, s *session,
+	instruction string) (began, agent, final writtenTree, err error) {
 	message, err := w.mask.mask(ctx, []byte(instruction))
 	if err != nil {
 		return began, agent, final, err
@@ -63,7 +66,8 @@ func (w *treeWriter) ofSession(ctx context.Context, s *session, instruction stri
 }
 
 // write makes a commit of a snapshot with a change applied over it.
-func (w *treeWriter) write(ctx context.Context, name, parent, message string, snapshot, change *storage.Ref) (writtenTree, error) {
+func (w *treeWriter) write(ctx context.Context, name, parent, message string, snapshot,
+	change *storage.Ref) (writtenTree, error) {
 	files, err := w.files(ctx, snapshot, change)
 	if err != nil {
 		return writtenTree{}, err
@@ -76,10 +80,12 @@ func (w *treeWriter) write(ctx context.Context, name, parent, message string, sn
 		if parent != "" {
 			begin = "from " + parent + "\ndeleteall\n"
 		}
-		fmt.Fprintf(in, "feature done\ncommit refs/heads/%s\nmark :1\ncommitter Rondo <rondo@localhost> 978307200 +0000\ndata %d\n%s\n%s", name, len(message), message, begin)
+		fmt.Fprintf(in, "feature done\ncommit refs/heads/%s\nmark :1\ncommitter Rondo <rondo@localhost> 978307200 +0000\ndata %d\n%s\n%s",
+			name, len(message), message, begin)
 		for _, path := range slices.Sorted(maps.Keys(files)) {
 			f := files[path]
-			fmt.Fprintf(io.MultiWriter(in, sum), "M %s inline %s\ndata %d\n%s\n", f.mode, quotedPath(path), len(f.data), f.data)
+			fmt.Fprintf(io.MultiWriter(in, sum), "M %s inline %s\ndata %d\n%s\n", f.mode,
+				quotedPath(path), len(f.data), f.data)
 		}
 		io.WriteString(in, "get-mark :1\ndone\n")
 		in.Close()
@@ -153,7 +159,8 @@ func (w *treeWriter) files(ctx context.Context, snapshot, change *storage.Ref) (
 			return err
 		case slices.Contains(leftovers, strings.ToLower(entry.Name())) && entry.IsDir():
 			return fs.SkipDir
-		case entry.IsDir(), strings.EqualFold(entry.Name(), ".git"), entry.Type()&fs.ModeSymlink != 0 && strings.EqualFold(entry.Name(), ".gitmodules"):
+		case entry.IsDir(), strings.EqualFold(entry.Name(), ".git"), entry.Type()&fs.ModeSymlink != 0 &&
+			strings.EqualFold(entry.Name(), ".gitmodules"):
 			return nil // or Git would take no such tree
 		}
 		f, err := w.file(ctx, tree, path, entry)
@@ -196,7 +203,8 @@ func (w *treeWriter) file(ctx context.Context, tree fs.FS, path string, entry fs
 	return f, err
 }
 
-// masker puts marks in the place of secrets. The trees of a session have most files in common: each is searched once.
+// masker puts marks in the place of secrets. The trees of a session have most files in
+// common: each is searched once.
 type masker struct {
 	clean  map[[sha256.Size]byte]bool
 	masked map[[sha256.Size]byte][]byte

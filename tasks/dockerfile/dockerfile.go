@@ -1,4 +1,5 @@
-// Package dockerfile splits a Dockerfile into instructions, and these into words. It decides nothing.
+// Package dockerfile splits a Dockerfile into instructions, and these into
+// words. It decides nothing.
 package dockerfile
 
 import (
@@ -23,7 +24,8 @@ const (
 	maxInstructions = 500
 )
 
-// Parse splits a Dockerfile into instructions. Here-documents and another escape character than '\' are refused.
+// Parse splits a Dockerfile into instructions. Here-documents and another escape
+// character than '\' are refused.
 func Parse(text string) ([]Instruction, error) {
 	if len(text) > MaxBytes {
 		return nil, fmt.Errorf("%d bytes, the limit is %d", len(text), MaxBytes)
@@ -96,7 +98,8 @@ func heredoc(in Instruction) bool {
 // ValidVariable is what the name of a variable looks like.
 var ValidVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Words splits the arguments of an instruction: the JSON form, or words with shell quoting, in which variables are expanded outside of single quotes.
+// Words splits the arguments of an instruction: the JSON form, or words with shell quoting, in
+// which variables are expanded outside of single quotes.
 func Words(args string, lookup func(string) (string, bool)) ([]string, error) {
 	if strings.HasPrefix(args, "[") {
 		var list []string

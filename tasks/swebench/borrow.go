@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Objects is a bare repository of our own over the objects of another one. Git never sees the other one's settings, hooks, refs and
-// attributes: they are a program's text for whoever runs Git there.
+// Objects is a bare repository of our own over the objects of another one. Git never sees the other
+// one's settings, hooks, refs and attributes: they are a program's text for whoever runs Git there.
 type Objects struct{ dir string }
 
 // Bounds of reading a repository: its objects are whatever somebody has written there.
@@ -27,7 +27,8 @@ const (
 	maxComplaint = 2000   // bytes of what Git says is wrong
 )
 
-// ownConfig are all settings that Git is given. What only makes reading faster is left unread, and no file is loaded whole that is larger than any that is taken.
+// ownConfig are all settings that Git is given. What only makes reading faster is left unread, and
+// no file is loaded whole that is larger than any that is taken.
 const ownConfig = `[core]
 	repositoryformatversion = %d
 	bare = true
@@ -144,7 +145,8 @@ func borrow(gitDir, commit string) (*Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := makeBare(dir, map[string]string{"config": config, "objects/info/alternates": objects + "\n"}); err != nil {
+	if err := makeBare(dir, map[string]string{"config": config,
+		"objects/info/alternates": objects + "\n"}); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return &Objects{dir}, nil
@@ -166,7 +168,8 @@ func makeBare(dir string, files map[string]string) error {
 	files["HEAD"] = "ref: refs/heads/none\n"
 	for name, text := range files {
 		name = filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700),
+			os.WriteFile(name, []byte(text), 0o600)); err != nil {
 			return err
 		}
 	}
@@ -179,8 +182,9 @@ func (b *Objects) Dir() string { return b.dir }
 // Close removes it.
 func (b *Objects) Close() { os.RemoveAll(b.dir) }
 
-// checkObjects checks that a repository's objects lie in its own folder, as files: links and alternates would bring objects of another
-// repository of this machine into the task, and a pipe would be waited for.
+// checkObjects checks that a repository's objects lie in its own folder, as files: links and
+// alternates would bring objects of another repository of this machine into the task, and a
+// pipe would be waited for.
 func checkObjects(objects string) error {
 	count := 0
 	return filepath.WalkDir(objects, func(path string, d fs.DirEntry, err error) error {
@@ -200,17 +204,20 @@ func checkObjects(objects string) error {
 	})
 }
 
-// Git runs Git and hands what it prints to read, while it prints. When read fails, Git is ended. Paths among its arguments are no patterns.
+// Git runs Git and hands what it prints to read, while it prints. When read fails, Git is ended.
+// Paths among its arguments are no patterns.
 func (b *Objects) Git(ctx context.Context, stdin io.Reader, read func(io.Reader) error, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, gitTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", append([]string{"--no-pager", "--no-replace-objects"}, args...)...)
 	cmd.Dir = b.dir
-	// Nothing of this process's environment: it may name other settings, other repositories and other programs.
+	// Nothing of this process's environment: it may name other settings, other
+	// repositories and other programs.
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "XDG_CONFIG_HOME=" + b.dir, "LC_ALL=C", "GIT_DIR=" + b.dir,
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
-		"GIT_ALLOW_PROTOCOL=", "GIT_PROTOCOL_FROM_USER=0", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_LITERAL_PATHSPECS=1",
+		"GIT_ALLOW_PROTOCOL=", "GIT_PROTOCOL_FROM_USER=0", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0",
+		"GIT_OPTIONAL_LOCKS=0", "GIT_LITERAL_PATHSPECS=1",
 		"GIT_ALLOC_LIMIT=" + maxAllocated,
 	}
 	cmd.WaitDelay = 5 * time.Second

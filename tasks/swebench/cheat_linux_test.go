@@ -59,7 +59,8 @@ func (i instance) score(t *testing.T, commands string) (reward float64, class, l
 	if err := errors.Join(agent.Unpack(t.Context(), workdir, i.snapshot), agent.SetBase(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if result, err := agent.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", commands}}); err != nil || result.ExitCode != 0 {
+	if result, err := agent.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", commands}}); err != nil ||
+		result.ExitCode != 0 {
 		t.Fatalf("%s%s, %v", result.Stdout, result.Stderr, err)
 	}
 	changes, err := agent.Changes(t.Context())
@@ -67,7 +68,8 @@ func (i instance) score(t *testing.T, commands string) (reward float64, class, l
 		t.Fatal(err)
 	}
 	outcome, err := verifier.Run(t.Context(), verifier.Spec{
-		Name: "verify", Workdir: workdir, Snapshot: sandbox.Bytes(i.snapshot), Changes: sandbox.Bytes(changes), Tests: i.tests, Protected: i.task.Protected, Mounts: i.mounts, Env: i.env,
+		Name: "verify", Workdir: workdir, Snapshot: sandbox.Bytes(i.snapshot), Changes: sandbox.Bytes(changes),
+		Tests: i.tests, Protected: i.task.Protected, Mounts: i.mounts, Env: i.env,
 	})
 	if failure := (*verifier.Error)(nil); errors.As(err, &failure) {
 		return 0, failure.Class, failure.Error() + string(failure.Log)
@@ -75,8 +77,9 @@ func (i instance) score(t *testing.T, commands string) (reward float64, class, l
 	return outcome.Reward, "", string(outcome.Log)
 }
 
-// attack scores an attack. One that forges in some runs and not in others, as a thread that comes too late does, guesses which runs are true: it wins one
-// verdict in fifteen, and not three in a row.
+// attack scores an attack. One that forges in some runs and not in others, as a thread
+// that comes too late does, guesses which runs are true: it wins one verdict in
+// fifteen, and not three in a row.
 func (i instance) attack(t *testing.T, commands string) (reward float64, class, log string) {
 	t.Helper()
 	for range 3 {
@@ -87,32 +90,39 @@ func (i instance) attack(t *testing.T, commands string) (reward float64, class, 
 	return reward, class, log
 }
 
-// TestAttacksOnPython: code under test in the process of its tests wins nothing, as it passes canaries, too, wherever it decides its verdict.
+// TestAttacksOnPython: code under test in the process of its tests wins nothing, as it passes
+// canaries, too, wherever it decides its verdict.
 func TestAttacksOnPython(t *testing.T) {
 	sandboxtest.Require(t)
 	need(t, "python3", "git")
 	const fix = "sed -i 's/lower())/lower()).strip(\"-\")/' slugs.py"
-	programs := map[string]instance{"unittest": prepare(t, "testdata/instances.jsonl", "testdata/repos/slugs", func(*Instance) {})}
+	programs := map[string]instance{"unittest": prepare(t, "testdata/instances.jsonl",
+		"testdata/repos/slugs", func(*Instance) {})}
 	if havePytest(t) {
 		programs["pytest"] = prepare(t, "testdata/instances.jsonl", "testdata/repos/slugs", func(i *Instance) {
 			i.LogParser, i.TestCommand = "parse_log_pytest_v2", "python3 -m pytest -rA tests/test_slugs.py"
-			i.FailToPass, i.PassToPass = Names{"tests/test_slugs.py::TestSlugs::test_edges"}, Names{"tests/test_slugs.py::TestSlugs::test_words", "tests/test_slugs.py::TestSlugs::test_umlauts"}
+			i.FailToPass, i.PassToPass = Names{"tests/test_slugs.py::TestSlugs::test_edges"},
+				Names{"tests/test_slugs.py::TestSlugs::test_words", "tests/test_slugs.py::TestSlugs::test_umlauts"}
 		})
 	}
 	if havePytest(t) {
 		programs["junit"] = prepare(t, "testdata/instances.jsonl", "testdata/repos/slugs", func(i *Instance) {
-			i.LogParser, i.TestCommand = "junit", "python3 -m pytest -rA --junitxml=/logs/verifier/junit.xml tests/test_slugs.py"
-			i.FailToPass, i.PassToPass = Names{"tests.test_slugs.TestSlugs.test_edges"}, Names{"tests.test_slugs.TestSlugs.test_words", "tests.test_slugs.TestSlugs.test_umlauts"}
+			i.LogParser, i.TestCommand = "junit",
+				"python3 -m pytest -rA --junitxml=/logs/verifier/junit.xml tests/test_slugs.py"
+			i.FailToPass, i.PassToPass = Names{"tests.test_slugs.TestSlugs.test_edges"},
+				Names{"tests.test_slugs.TestSlugs.test_words", "tests.test_slugs.TestSlugs.test_umlauts"}
 		})
 	}
 	// Lists of Django's tests name a test by its description where it has one.
 	const described, title = "unittest, described", "Dashes at both ends are dropped."
 	programs[described] = prepare(t, "testdata/instances.jsonl", "testdata/repos/slugs", func(i *Instance) {
-		i.TestPatch = strings.Replace(strings.Replace(i.TestPatch, "+7,9 @@", "+7,10 @@", 1), "    def test_edges(self):\n", "    def test_edges(self):\n+        \"\"\""+title+"\"\"\"\n", 1)
+		i.TestPatch = strings.Replace(strings.Replace(i.TestPatch, "+7,9 @@", "+7,10 @@", 1),
+			"    def test_edges(self):\n", "    def test_edges(self):\n+        \"\"\""+title+"\"\"\"\n", 1)
 		i.FailToPass = Names{title}
 	})
 	for program, i := range programs {
-		for name, commands := range map[string]string{"the fix": fix, "a commit of the fix": fix + "; git -c user.name=a -c user.email=a commit -qam fixed"} {
+		for name, commands := range map[string]string{"the fix": fix,
+			"a commit of the fix": fix + "; git -c user.name=a -c user.email=a commit -qam fixed"} {
 			t.Run(program+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				for range nightly.Count(1, 3) {
@@ -123,13 +133,16 @@ func TestAttacksOnPython(t *testing.T) {
 			})
 		}
 		for name, a := range pythonAttacks {
-			// By day the attacks that know the description or move it: to the others a test with one is a test.
-			if program == described && !nightly.On() && !strings.Contains(a.commands, title) && !strings.Contains(a.commands, "__doc__") {
+			// By day the attacks that know the description or move it: to the others a
+			// test with one is a test.
+			if program == described && !nightly.On() && !strings.Contains(a.commands, title) &&
+				!strings.Contains(a.commands, "__doc__") {
 				continue
 			}
 			t.Run(program+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				if reward, class, log := i.attack(t, a.commands); reward != 0 || a.class != "" && class != a.class && program != "junit" {
+				if reward, class, log := i.attack(t, a.commands); reward != 0 ||
+					a.class != "" && class != a.class && program != "junit" {
 					t.Errorf("reward %g %s, want 0 %s: %s", reward, class, a.class, log)
 				}
 			})
@@ -137,7 +150,8 @@ func TestAttacksOnPython(t *testing.T) {
 	}
 }
 
-// TestShadowedModules: what the reporter loads is the standard library's, whatever stands in the folders that PYTHONPATH names.
+// TestShadowedModules: what the reporter loads is the standard library's, whatever stands in the
+// folders that PYTHONPATH names.
 func TestShadowedModules(t *testing.T) {
 	sandboxtest.Require(t)
 	need(t, "python3", "git")

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// hostile is a repository of one commit under attack: whatever its settings name to be run would make the file marker.
+// hostile is a repository of one commit under attack: whatever its settings name to be run
+// would make the file marker.
 type hostile struct {
 	t            *testing.T
 	dir          string // of the working tree
@@ -25,7 +26,8 @@ func newHostile(t *testing.T) *hostile {
 		need(t, "git")
 	}
 	base := t.TempDir()
-	h := &hostile{t: t, dir: filepath.Join(base, "repo"), marker: filepath.Join(base, "marker"), program: filepath.Join(base, "program")}
+	h := &hostile{t: t, dir: filepath.Join(base, "repo"), marker: filepath.Join(base, "marker"),
+		program: filepath.Join(base, "program")}
 	h.write(h.program, "#!/bin/sh\ntouch "+h.marker+"\nexit 1\n")
 	if err := os.Mkdir(h.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -41,7 +43,8 @@ func newHostile(t *testing.T) *hostile {
 
 func (h *hostile) git(args ...string) string {
 	h.t.Helper()
-	cmd := exec.Command("git", append([]string{"-C", h.dir, "-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
+	cmd := exec.Command("git", append([]string{"-C", h.dir, "-c", "user.name=a", "-c", "user.email=a@example.com"},
+		args...)...)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -116,16 +119,26 @@ func raw(h *hostile, id string) string {
 	return string(bytes)
 }
 
-// TestHostileRepositories: a repository is read without its settings, so that nothing it names is run, and without leaving it.
+// TestHostileRepositories: a repository is read without its settings, so that nothing it names is
+// run, and without leaving it.
 func TestHostileRepositories(t *testing.T) {
 	for name, c := range map[string]struct {
 		attack func(*hostile)
 		fails  bool // to be read at all
 	}{
 		"a partial clone from a program": {func(h *hostile) { h.partial("\turl = .\n\tuploadpack = PROGRAM\n") }, true},
-		"a partial clone by ssh":         {func(h *hostile) { h.partial("\turl = ssh://host/x\n[core]\n\tsshCommand = PROGRAM\n") }, true},
-		"a partial clone by ext":         {func(h *hostile) { h.partial("\turl = ext::PROGRAM\n[protocol]\n\tallow = always\n") }, true},
-		"a partial clone by a proxy":     {func(h *hostile) { h.partial("\turl = git://host/x\n[core]\n\tgitProxy = PROGRAM\n") }, true},
+		"a partial clone by ssh": {func(h *hostile) {
+			h.partial(
+				"\turl = ssh://host/x\n[core]\n\tsshCommand = PROGRAM\n")
+		}, true},
+		"a partial clone by ext": {func(h *hostile) {
+			h.partial(
+				"\turl = ext::PROGRAM\n[protocol]\n\tallow = always\n")
+		}, true},
+		"a partial clone by a proxy": {func(h *hostile) {
+			h.partial(
+				"\turl = git://host/x\n[core]\n\tgitProxy = PROGRAM\n")
+		}, true},
 		"a partial clone with a password": {func(h *hostile) {
 			h.partial("\turl = http://127.0.0.1:1/x\n[credential]\n\thelper = !PROGRAM\n[core]\n\taskPass = PROGRAM\n")
 		}, true},
@@ -133,18 +146,23 @@ func TestHostileRepositories(t *testing.T) {
 		"filters": {func(h *hostile) {
 			h.set("[filter \"evil\"]\n\tsmudge = PROGRAM\n\tclean = PROGRAM\n\tprocess = PROGRAM\n")
 		}, false},
-		"differences as text": {func(h *hostile) { h.set("[diff \"evil\"]\n\ttextconv = PROGRAM\n\tcommand = PROGRAM\n") }, false},
+		"differences as text": {func(h *hostile) {
+			h.set(
+				"[diff \"evil\"]\n\ttextconv = PROGRAM\n\tcommand = PROGRAM\n")
+		}, false},
 		"a pager": {func(h *hostile) {
 			h.set("[core]\n\tpager = PROGRAM\n\teditor = PROGRAM\n[pager]\n\tls-tree = PROGRAM\n\tcat-file = true\n")
 		}, false},
 		"attributes of the repository": {func(h *hostile) {
-			h.put(".git/info/attributes", "* filter=evil diff=evil merge=evil ident text=auto working-tree-encoding=UTF-16 export-ignore\n")
+			h.put(".git/info/attributes",
+				"* filter=evil diff=evil merge=evil ident text=auto working-tree-encoding=UTF-16 export-ignore\n")
 			h.put("evil.attributes", "* filter=evil\n")
 			h.set("[core]\n\tattributesFile = evil.attributes\n\tautocrlf = true\n[filter \"evil\"]\n\tsmudge = PROGRAM\n\tclean = PROGRAM\n\tprocess = PROGRAM\n\trequired = true\n[merge \"evil\"]\n\tdriver = PROGRAM\n")
 		}, false},
 		"settings for a path": {func(h *hostile) {
 			h.partial("\turl = .\n[includeIf \"gitdir:**\"]\n\tpath = evil\n[includeIf \"onbranch:**\"]\n\tpath = evil\n")
-			h.put(".git/evil", "[remote \"origin\"]\n\tuploadpack = "+h.program+"\n[core]\n\tfsmonitor = "+h.program+"\n")
+			h.put(".git/evil", "[remote \"origin\"]\n\tuploadpack = "+h.program+
+				"\n[core]\n\tfsmonitor = "+h.program+"\n")
 		}, true},
 		"another address for a remote": {func(h *hostile) {
 			h.partial("\turl = https://host/x\n\tvcs = evil\n[url \"ext::PROGRAM \"]\n\tinsteadOf = https://host/\n[protocol \"ext\"]\n\tallow = always\n")
@@ -159,9 +177,11 @@ func TestHostileRepositories(t *testing.T) {
 		"a format of refs": {func(h *hostile) {
 			h.set("[core]\n\trepositoryformatversion = 1\n[extensions]\n\trefStorage = PROGRAM\n\tevil = PROGRAM\n")
 		}, false},
-		"names for commands": {func(h *hostile) { h.set("[alias]\n\tls-tree = !PROGRAM\n\tcat-file = !PROGRAM\n") }, false},
+		"names for commands": {func(h *hostile) { h.set("[alias]\n\tls-tree = !PROGRAM\n\tcat-file = !PROGRAM\n") },
+			false},
 		"hooks": {func(h *hostile) {
-			for _, hook := range []string{"post-checkout", "post-index-change", "reference-transaction", "pre-commit", "fsmonitor-watchman"} {
+			for _, hook := range []string{"post-checkout", "post-index-change", "reference-transaction",
+				"pre-commit", "fsmonitor-watchman"} {
 				h.put(".git/hooks/"+hook, "#!/bin/sh\n"+h.program+"\n")
 			}
 			h.set("[core]\n\thooksPath = .git/hooks\n")
@@ -224,9 +244,10 @@ func TestHostileRepositories(t *testing.T) {
 			h.commit = h.commitTree("100644 file.txt\x00" + raw(h, h.blob) + "160000 sub\x00" + raw(h, h.commit))
 			h.set("[submodule \"sub\"]\n\turl = ext::PROGRAM\n\tupdate = !PROGRAM\n")
 		}, false},
-		"a file in .git":     {func(h *hostile) { h.commit = h.commitTree("100644 .GIT\x00" + raw(h, h.blob)) }, true},
-		"a file named ..":    {func(h *hostile) { h.commit = h.commitTree("100644 ..\x00" + raw(h, h.blob)) }, true},
-		"a file with a path": {func(h *hostile) { h.commit = h.commitTree("100644 ../../x\x00" + raw(h, h.blob)) }, true},
+		"a file in .git":  {func(h *hostile) { h.commit = h.commitTree("100644 .GIT\x00" + raw(h, h.blob)) }, true},
+		"a file named ..": {func(h *hostile) { h.commit = h.commitTree("100644 ..\x00" + raw(h, h.blob)) }, true},
+		"a file with a path": {func(h *hostile) { h.commit = h.commitTree("100644 ../../x\x00" + raw(h, h.blob)) },
+			true},
 		"the settings of who imports": {func(h *hostile) {
 			h.partial("\turl = .\n")
 			h.t.Setenv("GIT_CONFIG_COUNT", "1")
@@ -246,14 +267,16 @@ func TestHostileRepositories(t *testing.T) {
 			if (err != nil) != c.fails {
 				t.Errorf("it is read: %v", err)
 			}
-			if text, readErr := os.ReadFile(filepath.Join(into, "file.txt")); err == nil && string(text) != "as it is\n" {
+			if text, readErr := os.ReadFile(filepath.Join(into, "file.txt")); err == nil &&
+				string(text) != "as it is\n" {
 				t.Errorf("file.txt holds %q, %v", text, readErr)
 			}
 		})
 	}
 }
 
-// TestTreeBomb: a tree of few objects that stands for billions of files ends the import, soon and with an error.
+// TestTreeBomb: a tree of few objects that stands for billions of files ends the
+// import, soon and with an error.
 func TestTreeBomb(t *testing.T) {
 	h := newHostile(t)
 	entries := "100644 x\x00" + raw(h, h.blob)
@@ -265,7 +288,8 @@ func TestTreeBomb(t *testing.T) {
 			entries += fmt.Sprintf("40000 %d\x00%s", i, tree)
 		}
 	}
-	if err := checkOut(t.Context(), h.dir, h.commitTree(entries), filepath.Join(t.TempDir(), "repo")); err == nil || !strings.Contains(err.Error(), "more than") {
+	if err := checkOut(t.Context(), h.dir, h.commitTree(entries), filepath.Join(t.TempDir(), "repo")); err == nil ||
+		!strings.Contains(err.Error(), "more than") {
 		t.Errorf("it is read: %v", err)
 	}
 }
@@ -276,18 +300,23 @@ func TestOpen(t *testing.T) {
 		change func(*hostile)
 		want   string // of the error; "" for none
 	}{
-		"a branch":     {func(*hostile) {}, ""},
-		"packed refs":  {func(h *hostile) { h.git("pack-refs", "--all") }, ""},
-		"no branch":    {func(h *hostile) { h.git("checkout", "-q", "--detach") }, ""},
-		"no commit":    {func(h *hostile) { h.git("checkout", "-q", "--orphan", "empty") }, "refs/heads/empty"},
-		"no folder":    {func(h *hostile) { h.remove(".git") }, "no Git repository"},
-		"shallow":      {func(h *hostile) { h.put(".git/shallow", h.commit+"\n") }, "git fetch --unshallow"},
-		"an option":    {func(h *hostile) { h.put(".git/HEAD", "--output=x\n") }, "hexadecimal"},
-		"a short id":   {func(h *hostile) { h.put(".git/HEAD", h.commit[:12]+"\n") }, "hexadecimal"},
-		"a link":       {func(h *hostile) { h.rename(".git/HEAD", "old"); h.link("../old", ".git/HEAD") }, "want a file"},
-		"a pipe":       {func(h *hostile) { h.remove(".git/HEAD"); h.pipe(".git/HEAD") }, "want a file"},
-		"a long file":  {func(h *hostile) { h.put(".git/HEAD", strings.Repeat("x", maxRef+1)) }, "want a file"},
-		"a way out":    {func(h *hostile) { h.put("file", h.commit+"\n"); h.put(".git/HEAD", "ref: refs/../../file\n") }, "name of a branch"},
+		"a branch":    {func(*hostile) {}, ""},
+		"packed refs": {func(h *hostile) { h.git("pack-refs", "--all") }, ""},
+		"no branch":   {func(h *hostile) { h.git("checkout", "-q", "--detach") }, ""},
+		"no commit":   {func(h *hostile) { h.git("checkout", "-q", "--orphan", "empty") }, "refs/heads/empty"},
+		"no folder":   {func(h *hostile) { h.remove(".git") }, "no Git repository"},
+		"shallow":     {func(h *hostile) { h.put(".git/shallow", h.commit+"\n") }, "git fetch --unshallow"},
+		"an option":   {func(h *hostile) { h.put(".git/HEAD", "--output=x\n") }, "hexadecimal"},
+		"a short id":  {func(h *hostile) { h.put(".git/HEAD", h.commit[:12]+"\n") }, "hexadecimal"},
+		"a link": {func(h *hostile) { h.rename(".git/HEAD", "old"); h.link("../old", ".git/HEAD") },
+			"want a file"},
+		"a pipe":      {func(h *hostile) { h.remove(".git/HEAD"); h.pipe(".git/HEAD") }, "want a file"},
+		"a long file": {func(h *hostile) { h.put(".git/HEAD", strings.Repeat("x", maxRef+1)) }, "want a file"},
+		"a way out": {func(h *hostile) {
+			h.put("file", h.commit+"\n")
+			h.put(".git/HEAD",
+				"ref: refs/../../file\n")
+		}, "name of a branch"},
 		"another file": {func(h *hostile) { h.put(".git/HEAD", "ref: config\n") }, "name of a branch"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -297,7 +326,8 @@ func TestOpen(t *testing.T) {
 			if err == nil {
 				objects.Close()
 			}
-			if (err == nil) != (c.want == "") || err == nil && commit != h.commit || err != nil && !strings.Contains(err.Error(), c.want) {
+			if (err == nil) != (c.want == "") || err == nil && commit != h.commit ||
+				err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%q, %v", commit, err)
 			}
 		})

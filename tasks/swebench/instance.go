@@ -1,5 +1,5 @@
-// Package swebench turns instances in the formats of SWE-bench into task folders: a repository at a commit, an issue, and tests of which
-// some must begin to pass.
+// Package swebench turns instances in the formats of SWE-bench into task folders: a repository at a
+// commit, an issue, and tests of which some must begin to pass.
 package swebench
 
 import (
@@ -39,9 +39,11 @@ type Instance struct {
 	TestCommand string `json:"test_cmd" yaml:"test_cmd"`
 	// Image is a container image with the repository in workdir and what its tests need.
 	Image string `json:"docker_image" yaml:"docker_image"`
-	// Hidden are paths in the image that would show the tests: the task has an image without them. Protected are files of the workspace that run them.
+	// Hidden are paths in the image that would show the tests: the task has an image without them.
+	// Protected are files of the workspace that run them.
 	Hidden, Protected []string `json:"-" yaml:"-"`
-	// Modules is a folder of this machine that holds what the tests need: modules of Go as a module proxy has them, or a set of packages of npm; "" for none.
+	// Modules is a folder of this machine that holds what the tests need: modules of Go as a module
+	// proxy has them, or a set of packages of npm; "" for none.
 	Modules string `json:"-" yaml:"-"`
 	// Set names the data set; "" is swebench.
 	Set string `json:"-" yaml:"-"`
@@ -63,7 +65,8 @@ func (n *Names) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// progress is what pytest prints at the end of a line. Some published lists have it among the names.
+// progress is what pytest prints at the end of a line. Some published lists
+// have it among the names.
 var progress = regexp.MustCompile(`^\[ *\d+%\]$`)
 
 // Bounds of a source of instances.
@@ -73,7 +76,8 @@ const (
 	maxSource    = 512 << 20 // bytes of all lines
 )
 
-// Read reads instances from a .json or .jsonl file, or from a folder with tasks/<id>/, and gives each one, or what is wrong with it: others are read all the same.
+// Read reads instances from a .json or .jsonl file, or from a folder with tasks/<id>/, and gives
+// each one, or what is wrong with it: others are read all the same.
 func Read(source string, each func(one Instance, wrong error)) error {
 	info, err := os.Stat(source)
 	if err != nil {
@@ -147,7 +151,8 @@ func readFolder(fsys fs.FS, each func(Instance, error)) error {
 	return nil
 }
 
-// readInstance reads one folder: task.yaml, tests.json, problem_statement.md, gold.patch, test.patch, and eval.sh if it is there.
+// readInstance reads one folder: task.yaml, tests.json, problem_statement.md, gold.patch,
+// test.patch, and eval.sh if it is there.
 func readInstance(fsys fs.FS, dir string) (one Instance, err error) {
 	settings, err := readText(fsys, path.Join(dir, "task.yaml"))
 	if err != nil {
@@ -166,7 +171,8 @@ func readInstance(fsys fs.FS, dir string) (one Instance, err error) {
 	if err := json.Unmarshal([]byte(tests), &one); err != nil {
 		return one, fmt.Errorf("tests.json: %w", wording.Plain(err))
 	}
-	for name, into := range map[string]*string{"problem_statement.md": &one.Problem, "gold.patch": &one.Patch, "test.patch": &one.TestPatch, "eval.sh": &one.EvalScript} {
+	for name, into := range map[string]*string{"problem_statement.md": &one.Problem, "gold.patch": &one.Patch,
+		"test.patch": &one.TestPatch, "eval.sh": &one.EvalScript} {
 		text, err := readText(fsys, path.Join(dir, name))
 		if err != nil && !(name == "eval.sh" && errors.Is(err, fs.ErrNotExist)) {
 			return one, err
@@ -220,7 +226,8 @@ func (i Instance) check() error {
 	return nil
 }
 
-// Repositories finds the folder or Git repository of a repo's name: one given by that name, or the one for all.
+// Repositories finds the folder or Git repository of a repo's name: one given by that
+// name, or the one for all.
 type Repositories map[string]string
 
 // ParseRepositories reads "PATH" and "OWNER/NAME=PATH".

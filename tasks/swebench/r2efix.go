@@ -55,7 +55,8 @@ func (r r2eRange) String() string {
 // r2eSigns begin the lines of a patch.
 var r2eSigns = map[string]string{"context": " ", "added": "+", "deleted": "-", "note": `\ `}
 
-// fixOf is the patch of a commit's files but its tests. It is "" where a file that is no text belongs to it: the task has no solution then.
+// fixOf is the patch of a commit's files but its tests. It is "" where a file that is no text
+// belongs to it: the task has no solution then.
 func fixOf(parsed string) (string, error) {
 	var commit r2eCommit
 	if err := json.Unmarshal([]byte(parsed), &commit); err != nil {
@@ -80,7 +81,10 @@ func fixOf(parsed string) (string, error) {
 func (d r2eDiff) ofTests() bool {
 	name := d.Header.File.Path
 	return strings.HasSuffix(name, "_test.py") || strings.HasPrefix(path.Base(name), "test_") ||
-		slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool { return slices.Contains([]string{"tests", "Tests", "test", "Test"}, part) })
+		slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool {
+			return slices.Contains([]string{"tests",
+				"Tests", "test", "Test"}, part)
+		})
 }
 
 func (d r2eDiff) write(patch *strings.Builder) error {

@@ -29,7 +29,8 @@ func r2eSample(t testing.TB) (text string, row map[string]any) {
 func oneR2E(t testing.TB, text, command string) (one Instance, err error) {
 	t.Helper()
 	rows := 0
-	if failed := ReadR2E(strings.NewReader(text), command, func(i Instance, wrong error) { one, err, rows = i, wrong, rows+1 }); failed != nil {
+	if failed := ReadR2E(strings.NewReader(text), command,
+		func(i Instance, wrong error) { one, err, rows = i, wrong, rows+1 }); failed != nil {
 		return one, failed
 	}
 	if rows != 1 {
@@ -38,7 +39,8 @@ func oneR2E(t testing.TB, text, command string) (one Instance, err error) {
 	return one, err
 }
 
-// TestR2ERow: a row has the fields of the data set and no others, and becomes a task that fails without its fix and passes with it.
+// TestR2ERow: a row has the fields of the data set and no others, and becomes a task that fails
+// without its fix and passes with it.
 func TestR2ERow(t *testing.T) {
 	text, row := r2eSample(t)
 	fields := strings.Fields("repo_name docker_image commit_hash parsed_commit_content execution_result_content modified_files modified_entity_summaries relevant_files " +
@@ -52,11 +54,14 @@ func TestR2ERow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := Names{"r2e_tests/test_1.py::TestSlugs::test_words", "r2e_tests/test_1.py::test_forms[a - b]", "r2e_tests/test_1.py::test_forms[a b]", "r2e_tests/test_1.py::test_forms[a::b]"}
-	if !slices.Equal(one.FailToPass, Names{"r2e_tests/test_1.py::TestSlugs::test_edges"}) || !slices.Equal(one.PassToPass, kept) {
+	kept := Names{"r2e_tests/test_1.py::TestSlugs::test_words", "r2e_tests/test_1.py::test_forms[a - b]",
+		"r2e_tests/test_1.py::test_forms[a b]", "r2e_tests/test_1.py::test_forms[a::b]"}
+	if !slices.Equal(one.FailToPass, Names{"r2e_tests/test_1.py::TestSlugs::test_edges"}) ||
+		!slices.Equal(one.PassToPass, kept) {
 		t.Errorf("graded are %q and %q", one.FailToPass, one.PassToPass)
 	}
-	if !strings.HasPrefix(one.Problem, "**Title:**") || strings.Contains(one.Problem, "ISSUE]") || strings.Contains(one.Patch, "tests/") {
+	if !strings.HasPrefix(one.Problem, "**Title:**") || strings.Contains(one.Problem, "ISSUE]") ||
+		strings.Contains(one.Patch, "tests/") {
 		t.Errorf("problem %q, patch %q", one.Problem, one.Patch)
 	}
 	sandboxtest.Require(t)
@@ -69,12 +74,14 @@ func TestR2ERow(t *testing.T) {
 	if err != nil || len(loaded) != 1 || loaded[0].Image != "" {
 		t.Fatalf("%+v, %v", loaded, err)
 	}
-	if report := tasks.Lint(t.Context(), loaded[0], tasks.LintOptions{Repeats: 1, Machine: tasks.Machine{ToolchainCache: cacheDir(t)}}); !report.OK {
+	if report := tasks.Lint(t.Context(), loaded[0], tasks.LintOptions{Repeats: 1,
+		Machine: tasks.Machine{ToolchainCache: cacheDir(t)}}); !report.OK {
 		t.Errorf("%+v", report)
 	}
 }
 
-// TestR2EImage: without a repository the task has the row's image without what would show the tests, and runs its script.
+// TestR2EImage: without a repository the task has the row's image without what would show the
+// tests, and runs its script.
 func TestR2EImage(t *testing.T) {
 	text, _ := r2eSample(t)
 	one, err := oneR2E(t, text, "")
@@ -86,7 +93,8 @@ func TestR2EImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	file, err := os.ReadFile(filepath.Join(dir, one.ID, "environment/Dockerfile"))
-	if want := "FROM acme/slugs_final:1234567890abcdef1234567890abcdef12345678\nRUN rm -rf /r2e_tests /testbed/r2e_tests\n"; err != nil || string(file) != want {
+	if want := "FROM acme/slugs_final:1234567890abcdef1234567890abcdef12345678\nRUN rm -rf /r2e_tests /testbed/r2e_tests\n"; err != nil ||
+		string(file) != want {
 		t.Errorf("%q, %v", file, err)
 	}
 	script, err := os.ReadFile(filepath.Join(dir, one.ID, "tests/test.sh"))
@@ -98,7 +106,8 @@ func TestR2EImage(t *testing.T) {
 		t.Fatalf("%d tasks, %v", len(loaded), err)
 	}
 	task := loaded[0]
-	if !strings.HasPrefix(task.Image, "rondo-task:") || len(task.Builds) != 1 || task.Workdir != workdir || task.Snapshot != nil {
+	if !strings.HasPrefix(task.Image, "rondo-task:") || len(task.Builds) != 1 ||
+		task.Workdir != workdir || task.Snapshot != nil {
 		t.Errorf("image %q, builds %+v, workdir %s", task.Image, task.Builds, task.Workdir)
 	}
 	for _, name := range []string{"run_tests.sh", "Tests/helper.py", "r2e_tests/test_1.py", "r2e_tests/__init__.py"} {
@@ -125,25 +134,32 @@ func TestR2ERefusals(t *testing.T) {
 		change func(map[string]any)
 		want   string // of the error; "" for none
 	}{
-		"as it is":             {func(map[string]any) {}, ""},
-		"no expected output":   {set("expected_output_json", ""), ""},
-		"a coloured name":      {inside("expected_output_json", "TestSlugs.test_edges", `\u001b[1mTestSlugs.test_edges\u001b[0m`), ""},
-		"a file that is none":  {inside("parsed_commit_content", `"is_binary_file": false`, `"is_binary_file": true`), ""},
-		"no log":               {inside("execution_result_content", "short test summary info", ""), "no test of pytest's"},
-		"another program":      {inside("execution_result_content", "r2e_tests/test_1.py::", "r2e_tests.test_1::"), "no test of pytest's"},
-		"an unknown test":      {inside("expected_output_json", "test_umlauts\": \"FAILED", "test_other\": \"PASSED"), `"test_other"`},
-		"nothing fails before": {inside("expected_output_json", "test_edges\": \"PASSED", "test_edges\": \"FAILED"), "fail_to_pass"},
-		"no JSON inside":       {set("execution_result_content", "{"), "execution_result_content"},
-		"no JSON expected":     {set("expected_output_json", "[]"), "expected_output_json"},
-		"no commit":            {set("parsed_commit_content", "7"), "parsed_commit_content"},
-		"another line":         {inside("parsed_commit_content", `"deleted"`, `"moved"`), "moved"},
-		"a file elsewhere":     {inside("execution_result_content", `"test_1.py"`, `"../test_1.py"`), "test_file_names"},
-		"a file too few":       {inside("execution_result_content", `"test_1.py"`, ``), "test_file_names"},
-		"no hash":              {set("commit_hash", "HEAD"), "commit_hash"},
-		"a repository's path":  {set("repo_name", "../x"), "instance_id"},
-		"an image of two":      {set("docker_image", "a\nRUN b"), "docker_image"},
-		"no problem":           {set("problem_statement", "[ISSUE][/ISSUE]"), "problem_statement"},
-		"a number":             {set("repo_name", 7), "row 1"},
+		"as it is":           {func(map[string]any) {}, ""},
+		"no expected output": {set("expected_output_json", ""), ""},
+		"a coloured name": {inside("expected_output_json", "TestSlugs.test_edges",
+			`\u001b[1mTestSlugs.test_edges\u001b[0m`), ""},
+		"a file that is none": {inside("parsed_commit_content", `"is_binary_file": false`, `"is_binary_file": true`),
+			""},
+		"no log": {inside("execution_result_content", "short test summary info", ""),
+			"no test of pytest's"},
+		"another program": {inside("execution_result_content", "r2e_tests/test_1.py::", "r2e_tests.test_1::"),
+			"no test of pytest's"},
+		"an unknown test": {inside("expected_output_json", "test_umlauts\": \"FAILED", "test_other\": \"PASSED"),
+			`"test_other"`},
+		"nothing fails before": {inside("expected_output_json", "test_edges\": \"PASSED", "test_edges\": \"FAILED"),
+			"fail_to_pass"},
+		"no JSON inside":   {set("execution_result_content", "{"), "execution_result_content"},
+		"no JSON expected": {set("expected_output_json", "[]"), "expected_output_json"},
+		"no commit":        {set("parsed_commit_content", "7"), "parsed_commit_content"},
+		"another line":     {inside("parsed_commit_content", `"deleted"`, `"moved"`), "moved"},
+		"a file elsewhere": {inside("execution_result_content", `"test_1.py"`, `"../test_1.py"`),
+			"test_file_names"},
+		"a file too few":      {inside("execution_result_content", `"test_1.py"`, ``), "test_file_names"},
+		"no hash":             {set("commit_hash", "HEAD"), "commit_hash"},
+		"a repository's path": {set("repo_name", "../x"), "instance_id"},
+		"an image of two":     {set("docker_image", "a\nRUN b"), "docker_image"},
+		"no problem":          {set("problem_statement", "[ISSUE][/ISSUE]"), "problem_statement"},
+		"a number":            {set("repo_name", 7), "row 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, row := r2eSample(t)
@@ -165,12 +181,14 @@ func TestR2ERefusals(t *testing.T) {
 			}
 		})
 	}
-	if _, err := oneR2E(t, strings.Repeat("x", maxRow+1), ""); err == nil || !strings.Contains(err.Error(), "row 1: more than") {
+	if _, err := oneR2E(t, strings.Repeat("x", maxRow+1), ""); err == nil ||
+		!strings.Contains(err.Error(), "row 1: more than") {
 		t.Errorf("a row that is too long: %v", err)
 	}
 }
 
-// FuzzReadR2E: no row makes the reader fail otherwise than with an error, and what it takes names tests that its log has.
+// FuzzReadR2E: no row makes the reader fail otherwise than with an error, and what it takes
+// names tests that its log has.
 func FuzzReadR2E(f *testing.F) {
 	text, _ := r2eSample(f)
 	f.Add(text)

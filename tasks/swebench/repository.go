@@ -21,7 +21,8 @@ const (
 	maxBytes = 4 << 30  // of its files
 )
 
-// checkOut writes a repository's files at a commit into a new folder. A folder that is no Git repository is taken as it is.
+// checkOut writes a repository's files at a commit into a new folder. A folder that is no Git
+// repository is taken as it is.
 func checkOut(ctx context.Context, source, commit, into string) error {
 	gitDir, err := gitFolder(source)
 	if err != nil {
@@ -61,7 +62,8 @@ func checkOut(ctx context.Context, source, commit, into string) error {
 		return err
 	}
 	defer root.Close()
-	// Objects are read as they are: a checkout or an archive would run the filters and leave out what the repository's attributes say.
+	// Objects are read as they are: a checkout or an archive would run the filters and leave out
+	// what the repository's attributes say.
 	return objects.Git(ctx, &wanted, func(out io.Reader) error {
 		reader, left := bufio.NewReader(out), int64(maxBytes)
 		for _, e := range entries {
@@ -83,7 +85,8 @@ func checkOut(ctx context.Context, source, commit, into string) error {
 // ErrFileSize says that files of a repository have more bytes than are read.
 var ErrFileSize = errors.New("too many bytes")
 
-// Files reads files of a commit that have at most so many bytes together; names are plain ones, of a line each, of files that it has.
+// Files reads files of a commit that have at most so many bytes together; names are plain ones, of
+// a line each, of files that it has.
 func (b *Objects) Files(ctx context.Context, commit string, names []string, most int) (map[string][]byte, error) {
 	var wanted bytes.Buffer
 	for _, name := range names {
@@ -107,8 +110,9 @@ func (b *Objects) Files(ctx context.Context, commit string, names []string, most
 	return files, err
 }
 
-// gitFolder finds the folder of a repository's objects and refs, "" where the source is no repository. One that is elsewhere is
-// refused: whoever made the source could name any folder of this machine.
+// gitFolder finds the folder of a repository's objects and refs, "" where the source is
+// no repository. One that is elsewhere is refused: whoever made the source could name
+// any folder of this machine.
 func gitFolder(source string) (string, error) {
 	dir := filepath.Join(source, ".git")
 	info, err := os.Lstat(dir)
@@ -155,7 +159,8 @@ func parseTree(list []byte) (entries []treeEntry, err error) {
 	return entries, nil
 }
 
-// plainName refuses what Git itself never puts into a tree: a way out of it, and files of a repository.
+// plainName refuses what Git itself never puts into a tree: a way out of it,
+// and files of a repository.
 func plainName(name string) bool {
 	return filepath.IsLocal(name) && !slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool {
 		return part == "" || part == "." || part == ".." || strings.EqualFold(part, ".git")

@@ -13,8 +13,9 @@ import (
 // byteOrderMark begins files of some editors and exports. It is no part of the first row.
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// readRows gives the JSON objects of a source, one after the other: of an array, or of lines. An object may go on over further lines; a line that begins with "{" begins the
-// next one, so that one that is broken takes no other with it. limit bounds an object in bytes.
+// readRows gives the JSON objects of a source, one after the other: of an array, or of lines. An
+// object may go on over further lines; a line that begins with "{" begins the next one, so that one
+// that is broken takes no other with it. limit bounds an object in bytes.
 func readRows(from io.Reader, limit int, each func(row json.RawMessage, wrong error)) error {
 	buffered := bufio.NewReader(from)
 	if mark, err := buffered.Peek(len(byteOrderMark)); err == nil && bytes.Equal(mark, byteOrderMark) {
@@ -50,7 +51,8 @@ func readRows(from io.Reader, limit int, each func(row json.RawMessage, wrong er
 	return errors.Join(lines.Err(), giveObjects(object, give))
 }
 
-// readArray gives the elements of a JSON array. What is no JSON within it leaves no row that could be told from the others.
+// readArray gives the elements of a JSON array. What is no JSON within it leaves no row that could
+// be told from the others.
 func readArray(from io.Reader, give func(json.RawMessage, error) error) error {
 	text, err := io.ReadAll(from)
 	if err != nil {
@@ -68,7 +70,8 @@ func readArray(from io.Reader, give func(json.RawMessage, error) error) error {
 	return nil
 }
 
-// giveObjects gives those of a text that holds nothing else. Behind what is no JSON nothing is read.
+// giveObjects gives those of a text that holds nothing else. Behind what is
+// no JSON nothing is read.
 func giveObjects(text []byte, give func(json.RawMessage, error) error) error {
 	decoder := json.NewDecoder(bytes.NewReader(withoutNaN(text)))
 	for {
@@ -113,7 +116,8 @@ func withoutNaN(text []byte) []byte {
 	return kept
 }
 
-// UnmarshalJSON reads the fields that a row has; the error names the one that is wrong. Others than these are of no account. A version may be a number, as 1.0 in place of "1.0".
+// UnmarshalJSON reads the fields that a row has; the error names the one that is wrong. Others than
+// these are of no account. A version may be a number, as 1.0 in place of "1.0".
 func (i *Instance) UnmarshalJSON(data []byte) error {
 	var row map[string]json.RawMessage
 	if err := json.Unmarshal(data, &row); err != nil {
@@ -124,8 +128,10 @@ func (i *Instance) UnmarshalJSON(data []byte) error {
 		text *string
 	}{
 		{"instance_id", &i.ID}, {"repo", &i.Repo}, {"base_commit", &i.BaseCommit}, {"version", &i.Version},
-		{"problem_statement", &i.Problem}, {"patch", &i.Patch}, {"test_patch", &i.TestPatch}, {"log_parser", &i.LogParser},
-		{"eval_type", &i.EvalType}, {"eval_script", &i.EvalScript}, {"test_cmd", &i.TestCommand}, {"docker_image", &i.Image},
+		{"problem_statement", &i.Problem}, {"patch", &i.Patch}, {"test_patch", &i.TestPatch},
+		{"log_parser", &i.LogParser},
+		{"eval_type", &i.EvalType}, {"eval_script", &i.EvalScript}, {"test_cmd", &i.TestCommand},
+		{"docker_image", &i.Image},
 	} {
 		value := row[f.name]
 		var number json.Number
@@ -145,7 +151,8 @@ func (i *Instance) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// instanceOf reads a row. What is wrong with it names its number, from 1, and its instance, if it says which one it is.
+// instanceOf reads a row. What is wrong with it names its number, from 1, and its instance, if
+// it says which one it is.
 func instanceOf(number int, row json.RawMessage, wrong error) (one Instance, err error) {
 	if err = wrong; err == nil {
 		err = json.Unmarshal(row, &one)

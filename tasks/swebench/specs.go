@@ -16,7 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/wording"
 )
 
-// Spec says how a version of a repository runs its tests. Published rows do not: their data set's harness holds a table of it.
+// Spec says how a version of a repository runs its tests. Published rows do not: their data set's
+// harness holds a table of it.
 type Spec struct {
 	TestCommand Command `json:"test_cmd"`
 	LogParser   string  `json:"log_parser"`
@@ -44,13 +45,15 @@ func (s Spec) merge(below Spec) Spec {
 	return s
 }
 
-// Specs are specifications by repository and version. The version "*" holds for all versions of a repository, the repository "*" for all of them.
+// Specs are specifications by repository and version. The version "*" holds for all versions of a
+// repository, the repository "*" for all of them.
 type Specs map[string]map[string]Spec
 
 // anything is the repository or the version that stands for all.
 const anything = "*"
 
-// ReadSpecs reads a table in JSON: {"owner/name": {"version": {"test_cmd": …, "log_parser": …}}}. Keys beside these are left alone.
+// ReadSpecs reads a table in JSON: {"owner/name": {"version": {"test_cmd": …, "log_parser": …}}}.
+// Keys beside these are left alone.
 func ReadSpecs(name string) (Specs, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -95,8 +98,8 @@ func (s Specs) spec(repo, version string) Spec {
 	return spec
 }
 
-// publishedSpecs is the table of SWE-bench's own repositories, from the specifications of its package in version 4.1. Sphinx's tests run without tox, which would keep the
-// reporter from them.
+// publishedSpecs is the table of SWE-bench's own repositories, from the specifications of its
+// package in version 4.1. Sphinx's tests run without tox, which would keep the reporter from them.
 //
 //go:embed published.json
 var publishedSpecs []byte
@@ -108,19 +111,22 @@ var specTable = sync.OnceValue(func() (specs Specs) {
 	return specs
 })
 
-// Complete fills in what the instance's row leaves open of how its tests are run: from the table, and for a repository of SWE-bench that neither row nor table speaks of, from
-// SWE-bench's own specifications. A command of a table gets the files of the instance's own tests
-// as its arguments, as in the harness of SWE-bench; one of the row is taken as it is.
+// Complete fills in what the instance's row leaves open of how its tests are run: from the table,
+// and for a repository of SWE-bench that neither row nor table speaks of, from SWE-bench's own
+// specifications. A command of a table gets the files of the instance's own tests as its arguments,
+// as in the harness of SWE-bench; one of the row is taken as it is.
 func (i Instance) Complete(specs Specs) Instance {
 	spec := specs.spec(i.Repo, i.Version)
-	if i.TestCommand == "" && i.EvalScript == "" && i.LogParser == "" && spec.TestCommand == "" && spec.LogParser == "" {
+	if i.TestCommand == "" && i.EvalScript == "" && i.LogParser == "" &&
+		spec.TestCommand == "" && spec.LogParser == "" {
 		spec = spec.merge(specTable().spec(i.Repo, i.Version))
 	}
 	if i.TestCommand == "" && i.EvalScript == "" && spec.TestCommand != "" {
 		i.TestCommand = strings.Join(append([]string{string(spec.TestCommand)}, i.testFiles()...), " ")
 	}
 	i.LogParser = cmp.Or(i.LogParser, spec.LogParser)
-	i.Image = cmp.Or(i.Image, strings.ReplaceAll(spec.Image, "{id}", strings.ToLower(strings.ReplaceAll(i.ID, "__", "_1776_"))))
+	i.Image = cmp.Or(i.Image, strings.ReplaceAll(spec.Image,
+		"{id}", strings.ToLower(strings.ReplaceAll(i.ID, "__", "_1776_"))))
 	return i
 }
 
@@ -130,7 +136,8 @@ const django, djangoTests = "django/django", "tests/"
 // dataFiles are the endings of files in a patch of tests that are no tests.
 var dataFiles = []string{".json", ".png", ".csv", ".txt", ".md", ".jpg", ".jpeg", ".pkl", ".yml", ".yaml", ".toml"}
 
-// testFiles are the files that the patch of the tests changes or adds, as arguments of a test command: modules, for Django's own runner.
+// testFiles are the files that the patch of the tests changes or adds, as arguments of a test
+// command: modules, for Django's own runner.
 func (i Instance) testFiles() (files []string) {
 	for _, found := range patchedTest.FindAllStringSubmatch(i.TestPatch, -1) {
 		file := strings.TrimSpace(found[1])

@@ -71,27 +71,33 @@ func imported(t *testing.T, source, repo string) *tasks.Task {
 	return loaded[0]
 }
 
-// TestInstances: sample instances in both forms fail without their fix and pass with it, in unittest's and go test's logs.
+// TestInstances: sample instances in both forms fail without their fix and pass with it, in
+// unittest's and go test's logs.
 func TestInstances(t *testing.T) {
 	sandboxtest.Require(t)
 	need(t, "python3", "git")
-	for source, repo := range map[string]string{"testdata/instances.jsonl": "testdata/repos/slugs", "testdata/folder": "testdata/repos/stock"} {
+	for source, repo := range map[string]string{"testdata/instances.jsonl": "testdata/repos/slugs",
+		"testdata/folder": "testdata/repos/stock"} {
 		t.Run(filepath.Base(repo), func(t *testing.T) {
 			t.Parallel()
 			task := imported(t, source, repo)
 			fixed := map[string]string{"slugs": "slugs.py", "stock": "stock.go"}[filepath.Base(repo)]
-			if _, err := fs.Stat(task.Snapshot, ".git/HEAD"); err != nil || task.Workdir != workdir || !slices.Contains(task.Protected, "+"+fixed) || slices.Contains(task.Protected, fixed) {
+			if _, err := fs.Stat(task.Snapshot, ".git/HEAD"); err != nil || task.Workdir != workdir ||
+				!slices.Contains(task.Protected, "+"+fixed) || slices.Contains(task.Protected, fixed) {
 				t.Errorf("%v, workdir %s, protected %q", err, task.Workdir, task.Protected)
 			}
-			report := tasks.Lint(t.Context(), task, tasks.LintOptions{Repeats: 1, Machine: tasks.Machine{ToolchainCache: cacheDir(t)}})
-			if report.Verdict != tasks.VerdictInProcess || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "can be run as canaries") {
+			report := tasks.Lint(t.Context(), task, tasks.LintOptions{Repeats: 1,
+				Machine: tasks.Machine{ToolchainCache: cacheDir(t)}})
+			if report.Verdict != tasks.VerdictInProcess || len(report.Warnings) != 1 ||
+				!strings.Contains(report.Warnings[0], "can be run as canaries") {
 				t.Errorf("%+v", report)
 			}
 		})
 	}
 }
 
-// TestCommit: of a Git repository the files at the commit are taken, whatever is checked out, ignored for archives or filtered.
+// TestCommit: of a Git repository the files at the commit are taken, whatever is checked out,
+// ignored for archives or filtered.
 func TestCommit(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		need(t, "git")
@@ -99,7 +105,8 @@ func TestCommit(t *testing.T) {
 	repo := t.TempDir()
 	run := func(args ...string) string {
 		t.Helper()
-		cmd := exec.Command("git", append([]string{"-C", repo, "-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...)
+		cmd := exec.Command("git", append([]string{"-C", repo, "-c", "user.name=a", "-c", "user.email=a@example.com"},
+			args...)...)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("git %v: %v: %s", args, err, out)
@@ -108,7 +115,8 @@ func TestCommit(t *testing.T) {
 	}
 	put := func(name, text string) {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(repo, name)), 0o755), os.WriteFile(filepath.Join(repo, name), []byte(text), 0o755)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(repo, name)), 0o755),
+			os.WriteFile(filepath.Join(repo, name), []byte(text), 0o755)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,12 +159,20 @@ func TestCommit(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	good := Instance{ID: "a__b-1", Repo: "a/b", BaseCommit: "0123456", Problem: "x", LogParser: "pytest", FailToPass: Names{"t"}, TestCommand: "true"}
+	good := Instance{ID: "a__b-1", Repo: "a/b", BaseCommit: "0123456", Problem: "x", LogParser: "pytest",
+		FailToPass: Names{"t"}, TestCommand: "true"}
 	repos := Repositories{"": "testdata/repos/stock"}
 	for want, change := range map[string]func(*Instance){
-		"": func(*Instance) {}, "instance_id": func(i *Instance) { i.ID = "../x" }, "repo ": func(i *Instance) { i.Repo = "b" }, "base_commit": func(i *Instance) { i.BaseCommit = "--output=x" },
-		"problem_statement": func(i *Instance) { i.Problem = " " }, "--test-cmd": func(i *Instance) { i.TestCommand = "" }, "--log-parser": func(i *Instance) { i.LogParser = "" }, "docker_image": func(i *Instance) { i.Image = "--rm" }, "eval_type": func(i *Instance) { i.EvalType = "other" },
-		"parser": func(i *Instance) { i.LogParser = "parse_log_phpunit" }, "fail_to_pass": func(i *Instance) { i.FailToPass = nil },
+		"": func(*Instance) {}, "instance_id": func(i *Instance) { i.ID = "../x" },
+		"repo ":             func(i *Instance) { i.Repo = "b" },
+		"base_commit":       func(i *Instance) { i.BaseCommit = "--output=x" },
+		"problem_statement": func(i *Instance) { i.Problem = " " },
+		"--test-cmd":        func(i *Instance) { i.TestCommand = "" },
+		"--log-parser":      func(i *Instance) { i.LogParser = "" },
+		"docker_image":      func(i *Instance) { i.Image = "--rm" },
+		"eval_type":         func(i *Instance) { i.EvalType = "other" },
+		"parser":            func(i *Instance) { i.LogParser = "parse_log_phpunit" },
+		"fail_to_pass":      func(i *Instance) { i.FailToPass = nil },
 	} {
 		t.Run(want, func(t *testing.T) {
 			one := good
@@ -171,15 +187,19 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	if err := good.Write(t.Context(), t.TempDir(), Repositories{"c/d": "x"}); err == nil || !strings.Contains(err.Error(), "--repo a/b=PATH") {
+	if err := good.Write(t.Context(), t.TempDir(), Repositories{"c/d": "x"}); err == nil ||
+		!strings.Contains(err.Error(), "--repo a/b=PATH") {
 		t.Errorf("without its repository: %v", err)
 	}
-	if got := touched("--- a/x.py\n+++ b/x.py\n--- /dev/null\n+++ b/new[1].py\n--- a/old.py\n+++ /dev/null\n"); !slices.Equal(got, []string{`new\[1\].py`, "old.py", "x.py"}) && !slices.Equal(got, []string{`new\[1].py`, "old.py", "x.py"}) {
+	if got := touched("--- a/x.py\n+++ b/x.py\n--- /dev/null\n+++ b/new[1].py\n--- a/old.py\n+++ /dev/null\n"); !slices.Equal(
+		got, []string{`new\[1\].py`, "old.py", "x.py"}) &&
+		!slices.Equal(got, []string{`new\[1].py`, "old.py", "x.py"}) {
 		t.Errorf("touched %q", got)
 	}
 }
 
-// TestRows: a row that cannot be read is refused with its number, its instance and its field, and takes no other with it.
+// TestRows: a row that cannot be read is refused with its number, its instance and its field,
+// and takes no other with it.
 func TestRows(t *testing.T) {
 	row := func(field, value string) string {
 		fields := []string{`"instance_id": "a"`, `"version": "1"`, `"FAIL_TO_PASS": "[\"t\"]"`}
@@ -193,12 +213,13 @@ func TestRows(t *testing.T) {
 	}
 	good := row("instance_id", `"b"`)
 	for name, c := range map[string]struct{ text, version, want string }{
-		"a number as version":    {row("version", "1.0"), "1.0", ""},
-		"no number":              {row("hints_text", "NaN"), "1", ""},
-		"less than any number":   {row("created_at", "-Infinity"), "1", ""},
-		"NaN in a text":          {row("version", `"is \"NaN, NaN"`), `is "NaN, NaN`, ""},
-		"null":                   {row("version", "null"), "", ""},
-		"over several lines":     {"{\n\"instance_id\": \"a\",\n \"x\": {\n  \"y\": 1\n }, \"version\":\n\"1\"\n}", "1", ""},
+		"a number as version":  {row("version", "1.0"), "1.0", ""},
+		"no number":            {row("hints_text", "NaN"), "1", ""},
+		"less than any number": {row("created_at", "-Infinity"), "1", ""},
+		"NaN in a text":        {row("version", `"is \"NaN, NaN"`), `is "NaN, NaN`, ""},
+		"null":                 {row("version", "null"), "", ""},
+		"over several lines": {"{\n\"instance_id\": \"a\",\n \"x\": {\n  \"y\": 1\n }, \"version\":\n\"1\"\n}", "1",
+			""},
 		"a list in Python":       {row("FAIL_TO_PASS", `"['t']"`), "", "row 1 a: FAIL_TO_PASS"},
 		"a list of numbers":      {row("FAIL_TO_PASS", `[1]`), "", "row 1 a: FAIL_TO_PASS"},
 		"a number as statement":  {row("problem_statement", `7`), "", "row 1 a: problem_statement"},
@@ -208,7 +229,9 @@ func TestRows(t *testing.T) {
 		"a text":                 {`"a"`, "", "row 1"},
 		"a row that names no id": {row("instance_id", "5"), "", "row 1 : instance_id"},
 	} {
-		for form, text := range map[string]string{"lines": c.text + "\n" + good + "\n", "a mark before them": string(byteOrderMark) + c.text + "\r\n" + good, "an array": "[" + c.text + ",\n" + good + "]"} {
+		for form, text := range map[string]string{"lines": c.text + "\n" + good + "\n",
+			"a mark before them": string(byteOrderMark) + c.text + "\r\n" + good,
+			"an array":           "[" + c.text + ",\n" + good + "]"} {
 			if form == "an array" && (name == "a list" || name == "half a row") {
 				continue // it is no JSON
 			}
@@ -228,9 +251,12 @@ func TestRows(t *testing.T) {
 					t.Fatalf("the good row is lost: %v, %v", list, wrong)
 				}
 				switch {
-				case c.want == "" && (len(wrong) > 0 || len(list) != 2 || list[0].Version != c.version || list[0].ID != "a"):
+				case c.want == "" &&
+					(len(wrong) > 0 || len(list) != 2 || list[0].Version != c.version || list[0].ID != "a"):
 					t.Errorf("%+v, %v", list, wrong)
-				case c.want != "" && (len(wrong) != 1 || len(list) != 1 || !strings.Contains(wrong[0].Error(), c.want) || strings.Contains(wrong[0].Error(), "Go ")):
+				case c.want != "" &&
+					(len(wrong) != 1 || len(list) != 1 || !strings.Contains(wrong[0].Error(), c.want) ||
+						strings.Contains(wrong[0].Error(), "Go ")):
 					t.Errorf("%+v, %v", list, wrong)
 				}
 			})
@@ -246,10 +272,12 @@ func TestVersionIsText(t *testing.T) {
 	if err = errors.Join(err, os.CopyFS(dir, os.DirFS("testdata/folder")), os.Remove(settings)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(settings, bytes.Replace(text, []byte(`version: "1.0"`), []byte("version: 1.0"), 1), 0o644); err != nil {
+	if err := os.WriteFile(settings, bytes.Replace(text, []byte(`version: "1.0"`), []byte("version: 1.0"), 1),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readAll(dir); err == nil || !strings.Contains(err.Error(), "version: must be a text: put it into quotes") {
+	if _, err := readAll(dir); err == nil ||
+		!strings.Contains(err.Error(), "version: must be a text: put it into quotes") {
 		t.Errorf("read: %v", err)
 	}
 }

@@ -47,7 +47,8 @@ func (i Instance) Write(ctx context.Context, dir string, repos Repositories) (er
 	return taskfolder.Make(dir, i.ID, func(folder string) error {
 		for name, text := range files {
 			name = filepath.Join(folder, name)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+				os.WriteFile(name, []byte(text), 0o644)); err != nil {
 				return err
 			}
 		}
@@ -63,13 +64,15 @@ func (i Instance) Write(ctx context.Context, dir string, repos Repositories) (er
 	})
 }
 
-// modulesFolder is where a task's folder has what its tests need, and toolchain which toolchain of the machine they run with, by the test program.
+// modulesFolder is where a task's folder has what its tests need, and toolchain which toolchain of
+// the machine they run with, by the test program.
 var (
 	modulesFolder = map[string]string{"gotest": "environment/modules", "node": "environment/packages"}
 	toolchain     = map[string]string{"gotest": "go", "node": "node"}
 )
 
-// linkTree shows the files of a folder in another one: the tasks of a repository have mostly the same modules.
+// linkTree shows the files of a folder in another one: the tasks of a repository have
+// mostly the same modules.
 func linkTree(from, to string) error {
 	return filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -86,7 +89,8 @@ func linkTree(from, to string) error {
 	})
 }
 
-// LinkFile makes a file appear at another place, too, or a copy of it where the disk, or another one, has no such links.
+// LinkFile makes a file appear at another place, too, or a copy of it where the disk, or
+// another one, has no such links.
 func LinkFile(from, to string) error {
 	err := os.Link(from, to)
 	if err == nil || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +101,8 @@ func LinkFile(from, to string) error {
 
 // files are the task's files but the repository, which is among them or else in the image.
 func (i Instance) files(repository bool) (map[string]string, error) {
-	grading, err := json.Marshal(grade.Grading{Parser: i.LogParser, FailToPass: i.FailToPass, PassToPass: i.PassToPass, FailOnly: i.EvalType == "fail_only"})
+	grading, err := json.Marshal(grade.Grading{Parser: i.LogParser, FailToPass: i.FailToPass, PassToPass: i.PassToPass,
+		FailOnly: i.EvalType == "fail_only"})
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +115,8 @@ func (i Instance) files(repository bool) (map[string]string, error) {
 		return nil, err
 	}
 	files := map[string]string{
-		"task.toml": settings, "instruction.md": i.Problem + "\n", "tests/" + grade.File: string(grading), "tests/test.sh": i.script(), "tests/test.patch": i.TestPatch,
+		"task.toml": settings, "instruction.md": i.Problem + "\n", "tests/" + grade.File: string(grading),
+		"tests/test.sh": i.script(), "tests/test.patch": i.TestPatch,
 	}
 	if len(i.Hidden) > 0 && !repository {
 		files["environment/Dockerfile"] = "FROM " + i.Image + "\nRUN rm -rf " + strings.Join(i.Hidden, " ") + "\n"
@@ -155,12 +161,15 @@ func (i Instance) settings(parser string, repository bool) (string, error) {
 	return string(text), err
 }
 
-// script runs the tests between their marks. Files of the tests that the agent changed are put back before it begins, so a data set's own
-// script loses its commands that check them out of a commit which the task's repository does not have.
+// script runs the tests between their marks. Files of the tests that the agent changed are put back
+// before it begins, so a data set's own script loses its commands that check them out of a commit
+// which the task's repository does not have.
 func (i Instance) script() string {
 	if i.EvalScript == "" {
-		return "#!/bin/bash\n" + activation + "if [ -s /tests/test.patch ]; then\n    git apply --whitespace=nowarn /tests/test.patch || exit 1\nfi\n" +
-			"echo '" + grade.StartMark + "'\n" + i.TestCommand + "\ncode=$?\necho\necho '" + grade.EndMark + "'\necho \"" + grade.ExitMark + "$code\"\n"
+		return "#!/bin/bash\n" + activation +
+			"if [ -s /tests/test.patch ]; then\n    git apply --whitespace=nowarn /tests/test.patch || exit 1\nfi\n" +
+			"echo '" + grade.StartMark + "'\n" + i.TestCommand + "\ncode=$?\necho\necho '" + grade.EndMark +
+			"'\necho \"" + grade.ExitMark + "$code\"\n"
 	}
 	var kept []string
 	for line := range strings.Lines(i.EvalScript) {
@@ -176,8 +185,9 @@ const activation = "if [ -e /opt/miniconda3/bin/activate ]; then\n    . /opt/min
 
 var patchedFile = regexp.MustCompile(`(?m)^(?:\+\+\+ b|--- a)/([^\t\r\n]+)`)
 
-// protected are the patterns of the files that hold the instance's tests: what its patch of the tests touches, and where the tests that are graded stand,
-// with the packages that Python imports on the way.
+// protected are the patterns of the files that hold the instance's tests: what its patch of
+// the tests touches, and where the tests that are graded stand, with the packages that
+// Python imports on the way.
 func (i Instance) protected(parser string) []string {
 	found := append(touched(i.TestPatch), i.Protected...)
 	for _, name := range slices.Concat(i.FailToPass, i.PassToPass) {
@@ -207,21 +217,25 @@ func (i Instance) protected(parser string) []string {
 	return slices.Compact(found)
 }
 
-// scriptTests are where projects of JavaScript and TypeScript have their tests, what these read, and the settings of what runs and compiles them.
+// scriptTests are where projects of JavaScript and TypeScript have their tests, what these read,
+// and the settings of what runs and compiles them.
 var scriptTests = []string{
-	"**/test/**", "**/tests/**", "**/__tests__/**", "**/spec/**", "**/__mocks__/**", "**/__snapshots__/**", "**/fixtures/**", "**/__fixtures__/**", "**/*.test.*", "**/*.spec.*",
-	"**/*-test.*", "**/*_test.*", "**/test-*.*", "**/test.*", "**/.mocharc*", "**/mocha.opts", "**/jest.*", "**/vitest.*", "**/vite.config.*", "**/babel.config.*", "**/.babelrc*",
+	"**/test/**", "**/tests/**", "**/__tests__/**", "**/spec/**", "**/__mocks__/**", "**/__snapshots__/**",
+	"**/fixtures/**", "**/__fixtures__/**", "**/*.test.*", "**/*.spec.*",
+	"**/*-test.*", "**/*_test.*", "**/test-*.*", "**/test.*", "**/.mocharc*", "**/mocha.opts", "**/jest.*",
+	"**/vitest.*", "**/vite.config.*", "**/babel.config.*", "**/.babelrc*",
 	"**/.swcrc", "**/tsconfig*.json", "**/postcss.config.*", "**/.postcssrc*", "**/svelte.config.*", "**/.config/**",
 }
 
-// ScriptTest reports whether a file is one of a project's tests in JavaScript or TypeScript, or of what they need, by its path.
+// ScriptTest reports whether a file is one of a project's tests in JavaScript or TypeScript, or of
+// what they need, by its path.
 var ScriptTest = verifier.Protects(scriptTests)
 
 // prose are files that no test program runs or reads by itself.
 var prose = []string{"**/*.md", "**/*.rst", "**/*.txt"}
 
-// changes are what is an agent's to change: files of the kinds that the instance's own fix changes, and those files whatever they are but for protected
-// ones; none where no fix is known.
+// changes are what is an agent's to change: files of the kinds that the instance's own fix changes,
+// and those files whatever they are but for protected ones; none where no fix is known.
 func (i Instance) changes(protected []string) (patterns []string) {
 	for _, m := range patchedFile.FindAllStringSubmatch(i.Patch, -1) {
 		name := path.Clean(m[1])
@@ -240,7 +254,8 @@ func (i Instance) changes(protected []string) (patterns []string) {
 	return slices.Compact(patterns)
 }
 
-// dottedFile is the file of a test that unittest names, tests.test_x.TestCase.test_method or without the method: classes begin with a capital.
+// dottedFile is the file of a test that unittest names, tests.test_x.TestCase.test_method or
+// without the method: classes begin with a capital.
 func dottedFile(name string) string {
 	parts := strings.Split(name, ".")
 	for n, part := range parts {
@@ -251,9 +266,11 @@ func dottedFile(name string) string {
 	return ""
 }
 
-// modules are a Python file and the __init__.py of the packages around it, as patterns; none for what is no path of a file.
+// modules are a Python file and the __init__.py of the packages around it, as patterns; none for
+// what is no path of a file.
 func modules(file string) (patterns []string) {
-	if file != path.Clean(file) || path.IsAbs(file) || strings.HasPrefix(file, "..") || !strings.HasSuffix(file, ".py") {
+	if file != path.Clean(file) || path.IsAbs(file) || strings.HasPrefix(file, "..") ||
+		!strings.HasSuffix(file, ".py") {
 		return nil
 	}
 	patterns = append(patterns, escaped(file))

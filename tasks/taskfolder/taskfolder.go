@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Make makes the folder of a task below dir, which must not be there yet, and has its files written. Where these cannot be written, nothing of it is left.
+// Make makes the folder of a task below dir, which must not be there yet, and has its files
+// written. Where these cannot be written, nothing of it is left.
 func Make(dir, name string, write func(folder string) error) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

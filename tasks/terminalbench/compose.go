@@ -24,7 +24,8 @@ type service struct {
 	memory              int64 // MiB
 }
 
-// ours begins the variables that Terminal-Bench sets: names of its images and containers, and where its logs are.
+// ours begins the variables that Terminal-Bench sets: names of its images and
+// containers, and where its logs are.
 const ours = "${T_BENCH_"
 
 // ignoredKeys are what a service may have that changes nothing of what its task measures here.
@@ -93,7 +94,8 @@ func (s *service) take(key string, value any) error {
 	case "mem_limit":
 		return s.limit("memory", value)
 	case "volumes":
-		if list, ok := value.([]any); !ok || slices.ContainsFunc(list, func(v any) bool { return !strings.HasPrefix(fmt.Sprint(v), ours) }) {
+		if list, ok := value.([]any); !ok ||
+			slices.ContainsFunc(list, func(v any) bool { return !strings.HasPrefix(fmt.Sprint(v), ours) }) {
 			return errors.New("a sandbox has no volumes but Terminal-Bench's own logs: copy the files in the Dockerfile")
 		}
 	default:
@@ -145,7 +147,8 @@ func (s *service) limit(key string, value any) error {
 		if err != nil {
 			return err
 		}
-		s.memory = int64(math.Ceil(n * map[string]float64{"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[m[2]] / (1 << 20)))
+		s.memory = int64(math.Ceil(n * map[string]float64{"": 1, "k": 1 << 10, "m": 1 << 20,
+			"g": 1 << 30}[m[2]] / (1 << 20)))
 	case "pids": // a sandbox has a limit of its own
 	default:
 		return errors.New("a sandbox does not have this limit")
@@ -248,5 +251,6 @@ func sleeps(value any) bool {
 		words = []any{value}
 	}
 	said := strings.Join(strings.Fields(fmt.Sprintln(words...)), " ")
-	return slices.Contains([]string{"sleep infinity", "tail -f /dev/null", "bash", "/bin/bash", "sh"}, strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(said, "/bin/"), "sh -c "), "bash -c "))
+	return slices.Contains([]string{"sleep infinity", "tail -f /dev/null", "bash", "/bin/bash", "sh"},
+		strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(said, "/bin/"), "sh -c "), "bash -c "))
 }

@@ -1,5 +1,7 @@
-// Package terminalbench turns tasks in Terminal-Bench's first layout (task.yaml, docker-compose.yaml, Dockerfile, run-tests.sh, solution.sh, tests/) into
-// Harbor's task folders. It refuses a task that needs more than one sandbox has, or that would show the agent its tests, and names the setting.
+// Package terminalbench turns tasks in Terminal-Bench's first layout (task.yaml,
+// docker-compose.yaml, Dockerfile, run-tests.sh, solution.sh, tests/) into Harbor's task
+// folders. It refuses a task that needs more than one sandbox has, or that would show the agent
+// its tests, and names the setting.
 package terminalbench
 
 import (
@@ -50,7 +52,8 @@ const (
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// Tasks are the names of the tasks in a folder of them. A folder that is a task itself has the one name ".".
+// Tasks are the names of the tasks in a folder of them. A folder that is a task
+// itself has the one name ".".
 func Tasks(source string) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(source, "task.yaml")); err == nil {
 		return []string{"."}, nil
@@ -74,13 +77,15 @@ func Tasks(source string) ([]string, error) {
 	return names, nil
 }
 
-// Converted is a task that was written. OwnShell: its tests were to run in the agent's shell, whose variables and programs they miss in one of their own.
+// Converted is a task that was written. OwnShell: its tests were to run in the agent's shell, whose
+// variables and programs they miss in one of their own.
 type Converted struct {
 	Name     string
 	OwnShell bool
 }
 
-// Convert writes the task in a folder as a Harbor task below dir, under the folder's name, which must not be there yet.
+// Convert writes the task in a folder as a Harbor task below dir, under the folder's name,
+// which must not be there yet.
 func Convert(source, dir string) (task Converted, err error) {
 	absolute, err := filepath.Abs(source)
 	if err != nil {
@@ -104,7 +109,8 @@ func Convert(source, dir string) (task Converted, err error) {
 	if err != nil {
 		return task, err
 	}
-	return Converted{name, ownShell}, taskfolder.Make(dir, name, func(folder string) error { return files.write(root.FS(), folder) })
+	return Converted{name, ownShell}, taskfolder.Make(dir, name,
+		func(folder string) error { return files.write(root.FS(), folder) })
 }
 
 // file is one of the converted task's: a text, or a file of the source.
@@ -174,7 +180,8 @@ func convert(source fs.FS, name string) (made files, ownShell bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	made = files{"task.toml": {text: config, mode: 0o644}, "instruction.md": {text: strings.TrimRight(s.Instruction, "\n") + "\n", mode: 0o644}}
+	made = files{"task.toml": {text: config, mode: 0o644},
+		"instruction.md": {text: strings.TrimRight(s.Instruction, "\n") + "\n", mode: 0o644}}
 	if err := made.addTests(source); err != nil {
 		return nil, false, err
 	}
@@ -213,7 +220,8 @@ func (s *settings) toml(name string, main *service) (string, error) {
 		environment["memory_mb"] = main.memory
 	}
 	metadata := map[string]any{}
-	for key, value := range map[string]string{"author_name": s.Author, "author_email": s.Email, "difficulty": s.Difficulty, "category": s.Category} {
+	for key, value := range map[string]string{"author_name": s.Author, "author_email": s.Email,
+		"difficulty": s.Difficulty, "category": s.Category} {
 		if value != "" {
 			metadata[key] = value
 		}
@@ -222,8 +230,10 @@ func (s *settings) toml(name string, main *service) (string, error) {
 		metadata["tags"] = s.Tags
 	}
 	text, err := toml.Marshal(map[string]any{
-		"schema_version": "1.4", "task": map[string]any{"name": "terminal-bench/" + name}, "metadata": metadata, "environment": environment,
-		"agent": map[string]any{"timeout_sec": s.AgentTimeout}, "verifier": map[string]any{"timeout_sec": s.TestTimeout},
+		"schema_version": "1.4", "task": map[string]any{"name": "terminal-bench/" + name}, "metadata": metadata,
+		"environment": environment,
+		"agent":       map[string]any{"timeout_sec": s.AgentTimeout},
+		"verifier":    map[string]any{"timeout_sec": s.TestTimeout},
 	})
 	return string(text), err
 }
@@ -261,7 +271,8 @@ func (f files) addSolution(source fs.FS) error {
 	return err
 }
 
-// hidden are files of a task that are no part of its environment, as the agent could read the solution or the tests in it.
+// hidden are files of a task that are no part of its environment, as the agent could read the
+// solution or the tests in it.
 var hidden = []string{"task.yaml", "docker-compose.yaml", "run-tests.sh", "solution.sh", "solution.yaml", "tests"}
 
 // copies finds where a Dockerfile copies one of them.
@@ -274,7 +285,8 @@ func (f files) addEnvironment(source fs.FS, main *service) error {
 	}
 	without := hidden
 	if top, _, _ := strings.Cut(main.context, "/"); slices.Contains(hidden, top) {
-		return fmt.Errorf("docker-compose.yaml: build: context %.100q: the agent could read the tests in it", main.context)
+		return fmt.Errorf("docker-compose.yaml: build: context %.100q: the agent could read the tests in it",
+			main.context)
 	} else if main.context != "." {
 		without = nil
 	} else if found := copies.FindStringSubmatch(text); found != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/tasks"
 )
 
-// TestConvert: a task of Terminal-Bench's first layout becomes one that fails as it is and passes with its solution.
+// TestConvert: a task of Terminal-Bench's first layout becomes one that fails as it is and
+// passes with its solution.
 func TestConvert(t *testing.T) {
 	names, err := Tasks("testdata")
 	if err != nil || !slices.Equal(names, []string{"hello-greeting"}) {
@@ -40,7 +41,8 @@ func TestConvert(t *testing.T) {
 		}
 		return err
 	})
-	want := []string{"environment/Dockerfile", "environment/greeting.txt", "instruction.md", "solution/solve.sh", "task.toml", "tests/test.sh", "tests/test_outputs.py"}
+	want := []string{"environment/Dockerfile", "environment/greeting.txt", "instruction.md", "solution/solve.sh",
+		"task.toml", "tests/test.sh", "tests/test_outputs.py"}
 	if err != nil || !slices.Equal(found, want) {
 		t.Errorf("%q, %v", found, err)
 	}
@@ -49,8 +51,10 @@ func TestConvert(t *testing.T) {
 		t.Fatalf("%d tasks, %v", len(loaded), err)
 	}
 	task := loaded[0]
-	if task.Name != "hello-greeting" || task.AgentTimeout.Seconds() != 900 || task.VerifierTimeout.Seconds() != 180 || task.Workdir != "/app" || task.Image != "" || len(task.Builds) != 0 {
-		t.Errorf("%s: %v, %v, %s, %q, %+v", task.Name, task.AgentTimeout, task.VerifierTimeout, task.Workdir, task.Image, task.Builds)
+	if task.Name != "hello-greeting" || task.AgentTimeout.Seconds() != 900 || task.VerifierTimeout.Seconds() != 180 ||
+		task.Workdir != "/app" || task.Image != "" || len(task.Builds) != 0 {
+		t.Errorf("%s: %v, %v, %s, %q, %+v", task.Name, task.AgentTimeout, task.VerifierTimeout, task.Workdir,
+			task.Image, task.Builds)
 	}
 	sandboxtest.Require(t)
 	if exec.Command("/usr/bin/python3", "-c", "import pytest").Run() != nil {
@@ -104,33 +108,47 @@ func TestRefusals(t *testing.T) {
 		change func(fstest.MapFS)
 		want   string // of the error; "" for none
 	}{
-		"as it is":                  {func(fstest.MapFS) {}, ""},
-		"a context by its name":     {replace(compose, "build:\n      dockerfile: Dockerfile", "build: ./"), ""},
-		"ports":                     {service("    ports: [\"80:80\"]"), ""},
-		"a service beside it":       {replace(compose, "services:", "services:\n  db:\n    image: postgres:16"), "services: 2 of them"},
-		"networks":                  {replace(compose, "services:", "networks: {a: {}}\nservices:"), "networks"},
-		"privileges":                {service("    privileged: true"), "services.client.privileged"},
-		"an entry point":            {service("    entrypoint: /start.sh"), "services.client.entrypoint"},
-		"a program":                 {replace(compose, "sleep infinity", "nginx"), "starts no program"},
-		"a volume":                  {replace(compose, "volumes:", "volumes:\n      - /:/host"), "services.client.volumes"},
-		"another machine":           {service("    platform: linux/arm64"), "linux/amd64"},
-		"this machine's value":      {replace(compose, "GREETED=world", "GREETED"), "GREETED"},
-		"this machine's variable":   {replace(compose, "GREETED=world", "GREETED=${HOME}"), "GREETED"},
-		"a name that is none":       {replace(compose, "GREETED=world", "A B=c"), "A B"},
-		"a context elsewhere":       {replace(compose, "build:", "build:\n      context: ../.."), "context"},
-		"a context of tests":        {replace(compose, "build:\n      dockerfile: Dockerfile", "build: tests"), "tests/Dockerfile"},
-		"arguments":                 {replace(compose, "build:", "build:\n      args: {A: b}"), "args"},
-		"an image with a line":      {replace(compose, "build:\n      dockerfile: Dockerfile\n    image: ${T_BENCH_TASK_DOCKER_CLIENT_IMAGE_NAME}", `image: "a\nRUN b"`), "image"},
-		"no image":                  {replace(compose, "build:\n      dockerfile: Dockerfile\n    image: ${T_BENCH_TASK_DOCKER_CLIENT_IMAGE_NAME}", "init: true"), "no build"},
-		"an image that is pulled":   {replace(compose, "build:\n      dockerfile: Dockerfile\n    image: ${T_BENCH_TASK_DOCKER_CLIENT_IMAGE_NAME}", "image: python:3.13"), ""},
-		"no compose file":           {without(compose), compose},
-		"no Dockerfile":             {without("Dockerfile"), "Dockerfile"},
-		"tests in the image":        {replace("Dockerfile", "COPY greeting.txt", "COPY greeting.txt ./tests/test_outputs.py"), "copies tests"},
-		"a solution in the image":   {replace("Dockerfile", "COPY greeting.txt ./", `ADD ["solution.sh", "/"]`), "copies solution.sh"},
-		"a folder called tests":     {replace("Dockerfile", "COPY greeting.txt ./", "COPY greeting.txt /app/tests/"), ""},
-		"no instruction":            {replace("task.yaml", "Write the text of greeting.txt to hello.txt, in upper case.", ""), "instruction"},
-		"another parser":            {replace("task.yaml", "parser_name: pytest", "parser_name: jest"), "parser_name"},
-		"a row of SWE-bench":        {replace("task.yaml", "parser_name: pytest", "parser_name: swebench"), "rondo tasks import swebench"},
+		"as it is":              {func(fstest.MapFS) {}, ""},
+		"a context by its name": {replace(compose, "build:\n      dockerfile: Dockerfile", "build: ./"), ""},
+		"ports":                 {service("    ports: [\"80:80\"]"), ""},
+		"a service beside it": {replace(compose, "services:", "services:\n  db:\n    image: postgres:16"),
+			"services: 2 of them"},
+		"networks":       {replace(compose, "services:", "networks: {a: {}}\nservices:"), "networks"},
+		"privileges":     {service("    privileged: true"), "services.client.privileged"},
+		"an entry point": {service("    entrypoint: /start.sh"), "services.client.entrypoint"},
+		"a program":      {replace(compose, "sleep infinity", "nginx"), "starts no program"},
+		"a volume": {replace(compose, "volumes:", "volumes:\n      - /:/host"),
+			"services.client.volumes"},
+		"another machine":         {service("    platform: linux/arm64"), "linux/amd64"},
+		"this machine's value":    {replace(compose, "GREETED=world", "GREETED"), "GREETED"},
+		"this machine's variable": {replace(compose, "GREETED=world", "GREETED=${HOME}"), "GREETED"},
+		"a name that is none":     {replace(compose, "GREETED=world", "A B=c"), "A B"},
+		"a context elsewhere":     {replace(compose, "build:", "build:\n      context: ../.."), "context"},
+		"a context of tests": {replace(compose, "build:\n      dockerfile: Dockerfile", "build: tests"),
+			"tests/Dockerfile"},
+		"arguments": {replace(compose, "build:", "build:\n      args: {A: b}"), "args"},
+		"an image with a line": {replace(compose,
+			"build:\n      dockerfile: Dockerfile\n    image: ${T_BENCH_TASK_DOCKER_CLIENT_IMAGE_NAME}",
+			`image: "a\nRUN b"`), "image"},
+		"no image": {replace(compose,
+			"build:\n      dockerfile: Dockerfile\n    image: ${T_BENCH_TASK_DOCKER_CLIENT_IMAGE_NAME}", "init: true"),
+			"no build"},
+		"an image that is pulled": {replace(compose,
+			"build:\n      dockerfile: Dockerfile\n    image: ${T_BENCH_TASK_DOCKER_CLIENT_IMAGE_NAME}",
+			"image: python:3.13"), ""},
+		"no compose file": {without(compose), compose},
+		"no Dockerfile":   {without("Dockerfile"), "Dockerfile"},
+		"tests in the image": {replace("Dockerfile", "COPY greeting.txt",
+			"COPY greeting.txt ./tests/test_outputs.py"), "copies tests"},
+		"a solution in the image": {replace("Dockerfile", "COPY greeting.txt ./", `ADD ["solution.sh", "/"]`),
+			"copies solution.sh"},
+		"a folder called tests": {replace("Dockerfile", "COPY greeting.txt ./", "COPY greeting.txt /app/tests/"),
+			""},
+		"no instruction": {replace("task.yaml",
+			"Write the text of greeting.txt to hello.txt, in upper case.", ""), "instruction"},
+		"another parser": {replace("task.yaml", "parser_name: pytest", "parser_name: jest"), "parser_name"},
+		"a row of SWE-bench": {replace("task.yaml", "parser_name: pytest", "parser_name: swebench"),
+			"rondo tasks import swebench"},
 		"limits":                    {service("    deploy: {resources: {limits: {cpus: '0.5', memory: 2G}}}"), ""},
 		"reserved":                  {service("    deploy: {resources: {reservations: {memory: 2G}}}"), ""},
 		"copies of a service":       {service("    deploy: {replicas: 2}"), "services.client.deploy"},
@@ -138,7 +156,11 @@ func TestRefusals(t *testing.T) {
 		"another amount":            {service("    mem_limit: much"), "services.client.mem_limit"},
 		"a limit of something else": {service("    deploy: {resources: {limits: {devices: 1}}}"), "limits.devices"},
 		"no YAML":                   {put("task.yaml", "a: [b"), "task.yaml"},
-		"keystrokes":                {func(f fstest.MapFS) { delete(f, "solution.sh"); f["solution.yaml"] = &fstest.MapFile{} }, "solution.yaml"},
+		"keystrokes": {func(f fstest.MapFS) {
+			delete(f,
+				"solution.sh")
+			f["solution.yaml"] = &fstest.MapFile{}
+		}, "solution.yaml"},
 		"no solution":               {without("solution.sh"), "solution.sh"},
 		"no tests' script":          {without("run-tests.sh"), "run-tests.sh"},
 		"a script that is too long": {put("run-tests.sh", strings.Repeat("#", maxText+1)), "run-tests.sh: more than"},
@@ -178,7 +200,8 @@ func TestLimits(t *testing.T) {
 		"    tty: true":                                                            {},
 	} {
 		source := sound(t)
-		source[compose] = &fstest.MapFile{Data: []byte(strings.Replace(string(source[compose].Data), "    command:", text+"\n    command:", 1))}
+		source[compose] = &fstest.MapFile{Data: []byte(strings.Replace(string(source[compose].Data),
+			"    command:", text+"\n    command:", 1))}
 		dir := t.TempDir()
 		made, _, err := convert(source, "a")
 		if err == nil {
@@ -197,7 +220,8 @@ func TestLimits(t *testing.T) {
 // TestShellOfTheAgent: a task whose tests were to run in the agent's shell says so.
 func TestShellOfTheAgent(t *testing.T) {
 	source := sound(t)
-	source["task.yaml"] = &fstest.MapFile{Data: bytes.Replace(source["task.yaml"].Data, []byte("same_shell: false"), []byte("same_shell: true"), 1)}
+	source["task.yaml"] = &fstest.MapFile{Data: bytes.Replace(source["task.yaml"].Data, []byte("same_shell: false"),
+		[]byte("same_shell: true"), 1)}
 	if _, ownShell, err := convert(source, "a"); err != nil || !ownShell {
 		t.Errorf("its tests have a shell of their own: %v, %v", ownShell, err)
 	}
@@ -229,10 +253,12 @@ func TestLinksLeadNowhere(t *testing.T) {
 	}
 }
 
-// TestScript: the verdict is that of the script, however it ends; the reward of a script that does not end is 0.
+// TestScript: the verdict is that of the script, however it ends; the reward of a
+// script that does not end is 0.
 func TestScript(t *testing.T) {
 	for script, want := range map[string]string{
-		"true": "1", "false": "0", "exit 0": "1", "exit 3": "0", "set -e\nfalse\ntrue": "0", "true # the end": "1", "cat <<END\n)\nEND": "1", "kill -9 $$": "0",
+		"true": "1", "false": "0", "exit 0": "1", "exit 3": "0", "set -e\nfalse\ntrue": "0", "true # the end": "1",
+		"cat <<END\n)\nEND": "1", "kill -9 $$": "0",
 		"case a in a) true ;; esac": "1", "source /nothing\nfalse": "0",
 	} {
 		source := sound(t)
@@ -250,7 +276,8 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// FuzzCompose: no file makes the reader fail otherwise than with an error, and what it adds to a Dockerfile is lines of two kinds.
+// FuzzCompose: no file makes the reader fail otherwise than with an error, and what it adds to a
+// Dockerfile is lines of two kinds.
 func FuzzCompose(f *testing.F) {
 	text, err := os.ReadFile("testdata/hello-greeting/docker-compose.yaml")
 	if err != nil {

@@ -60,7 +60,8 @@ func TestShippedAgents(t *testing.T) {
 			if version == p.Install.Version {
 				t.Skipf("the pinned version, %s, is the newest", version)
 			}
-			t.Logf("%s is the newest version of %s, and the profile was tried with %s", version, name, strings.Join(p.Seen, ", "))
+			t.Logf("%s is the newest version of %s, and the profile was tried with %s", version, name,
+				strings.Join(p.Seen, ", "))
 			p, err := agents.Named(name + "@" + version)
 			if err != nil {
 				t.Fatal(err)
@@ -141,7 +142,8 @@ func TestRegistryRefuses(t *testing.T) {
 // has all of them, and mini-swe-agent takes any.
 func build(t *testing.T, store storage.Store, p agents.Profile) agents.Built {
 	t.Helper()
-	b := agents.Builder{Store: store, Scratch: t.TempDir(), Python: os.Getenv("RONDO_TEST_AGENTS_PYTHON"), Progress: t.Logf}
+	b := agents.Builder{Store: store, Scratch: t.TempDir(),
+		Python: os.Getenv("RONDO_TEST_AGENTS_PYTHON"), Progress: t.Logf}
 	built, err := b.Build(t.Context(), p)
 	switch {
 	case errors.Is(err, agents.ErrNoPython) && (len(p.Install.Python) > 0 && p.Name != "mini-swe-agent" ||

@@ -37,7 +37,8 @@ type repair struct{ task, told, file, old, repaired string }
 
 // repairs are those of the three tasks that each agent plays; told is of the instruction.
 var repairs = []repair{
-	{"shell-slugify", "drops the last word of titles", "lib/shorten.sh", `"${#longer}" -ge "$limit"`, `"${#longer}" -gt "$limit"`},
+	{"shell-slugify", "drops the last word of titles", "lib/shorten.sh", `"${#longer}" -ge "$limit"`,
+		`"${#longer}" -gt "$limit"`},
 	{"shell-pack", "cannot handle file names with spaces", "pack.sh", `print_list $@`, `print_list "$@"`},
 	{"shell-leapday", "the calendar on my wall", "calendar.sh", `$(($1 % 100)) -eq 0`, `$(($1 % 100)) -ne 0`},
 }
@@ -61,7 +62,8 @@ func call(tool string, arguments func(r repair) map[string]any) func(repair) (st
 // shell is an answer that runs a command by a tool, with further arguments beside the command's.
 func shell(tool, argument, command string, more map[string]any) func(repair) (string, string, map[string]any) {
 	return call(tool, func(r repair) map[string]any {
-		all := map[string]any{argument: strings.NewReplacer("FILE", r.file, "OLD", quoted(r.old), "NEW", quoted(r.repaired)).Replace(command)}
+		all := map[string]any{argument: strings.NewReplacer("FILE", r.file, "OLD", quoted(r.old),
+			"NEW", quoted(r.repaired)).Replace(command)}
 		for name, value := range more {
 			all[name] = value
 		}
@@ -99,7 +101,8 @@ var players = map[string]player{
 		call("edit", func(r repair) map[string]any {
 			return map[string]any{"file_path": "/app/" + r.file, "old_string": r.old, "new_string": r.repaired}
 		}),
-		shell("run_shell_command", "command", test, map[string]any{"is_background": false, "description": "test"}), done,
+		shell("run_shell_command", "command", test, map[string]any{"is_background": false, "description": "test"}),
+		done,
 	}},
 	"claude-code": {streamed: true, says: []func(repair) (string, string, map[string]any){
 		shell("Bash", "command", look, nil),
@@ -119,7 +122,8 @@ var players = map[string]player{
 	}},
 	"aider": {streamed: true, says: []func(repair) (string, string, map[string]any){
 		func(r repair) (string, string, map[string]any) {
-			return fmt.Sprintf("It is repaired.\n\n%s\n```\n%s\n```", r.file, strings.TrimSuffix(r.whole(), "\n")), "", nil
+			return fmt.Sprintf("It is repaired.\n\n%s\n```\n%s\n```", r.file, strings.TrimSuffix(r.whole(), "\n")),
+				"", nil
 		},
 	}},
 }
@@ -133,7 +137,8 @@ func (r repair) whole() string {
 	return strings.Replace(string(text), r.old, r.repaired, 1)
 }
 
-// answer is what the model samples behind a prompt: it knows the task and how often it has answered.
+// answer is what the model samples behind a prompt: it knows the task and
+// how often it has answered.
 func (p player) answer(t *testing.T, shape tokenstest.Template, prompt string) string {
 	think := "<think>\nWhat is wrong here?\n</think>\n\n"
 	if p.title != "" && strings.Contains(prompt, p.title) {
@@ -253,7 +258,8 @@ func play(t *testing.T, log *eventlog.Log, name, layer string) {
 }
 
 // check holds a rollout to what its server was asked and sampled, and takes that out of requests.
-func (p player) check(t *testing.T, log *eventlog.Log, id string, s *tokenstest.Server, requests map[string]tokenstest.Turn) (turns int) {
+func (p player) check(t *testing.T, log *eventlog.Log, id string, s *tokenstest.Server,
+	requests map[string]tokenstest.Turn) (turns int) {
 	t.Helper()
 	r, err := log.Rollout(t.Context(), "r", id)
 	if err != nil {
@@ -284,7 +290,8 @@ func (p player) check(t *testing.T, log *eventlog.Log, id string, s *tokenstest.
 			prompt, sampled := sample.Tokens[:span.Start], sample.Tokens[span.Start:span.Start+span.Length]
 			key := fmt.Sprint(prompt, sampled)
 			if _, known := requests[key]; !known {
-				t.Errorf("%s: turn %d stands behind %q, which the server was not asked with", id, span.Turn, s.Tokenizer.Decode(prompt))
+				t.Errorf("%s: turn %d stands behind %q, which the server was not asked with", id, span.Turn,
+					s.Tokenizer.Decode(prompt))
 			}
 			delete(requests, key)
 			turns++

@@ -18,8 +18,9 @@ import (
 	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
-// TestOneOutsiderFloods: an outsider sends garbage as fast as it can, each message under another name. It is told to wait, costs the log a few
-// dead letters, and a trainer of the same run is answered at once when its message's turn comes: it need not send it again.
+// TestOneOutsiderFloods: an outsider sends garbage as fast as it can, each message under another
+// name. It is told to wait, costs the log a few dead letters, and a trainer of the same run is
+// answered at once when its message's turn comes: it need not send it again.
 func TestOneOutsiderFloods(t *testing.T) {
 	t.Parallel()
 	flood := nightly.Count(2000, 10_000) // messages before another outsider's
@@ -27,13 +28,17 @@ func TestOneOutsiderFloods(t *testing.T) {
 	s := serve(t, dir, auth.ConfigFile)
 	admin := adminLog(t, s, dir)
 	servicetest.OpenRun(t, admin, run, servicetest.Config("fix"))
-	servicetest.Append(t, admin, servicetest.Event(t, run, events.BatchReadyType, "trainer", "1", events.BatchReady{Step: 1}))
+	servicetest.Append(t, admin, servicetest.Event(t, run, events.BatchReadyType, "trainer",
+		"1", events.BatchReady{Step: 1}))
 	command(t, "auth", "user", "shop", "--out", dir, "--role", "product", "--run", run)
-	command(t, "auth", "user", "torch", "--out", dir, "--role", "trainer", "--run", run, "--feed", "trainer", "--policy", "small")
+	command(t, "auth", "user", "torch", "--out", dir, "--role", "trainer", "--run", run, "--feed",
+		"trainer", "--policy", "small")
 	shop, torch := connect(t, s, creds(dir, "shop")), connect(t, s, creds(dir, "torch"))
 
 	// What would be counted for others it may not send.
-	for _, subject := range []string{"rondo.in.r.batch.trainer.consumed", "rondo.in.r.run.r.paused", "rondo.in.r.rollout.x1-0.scored", "rondo.in.other.query.q.submitted", "rondo.in._.weights.small.submitted", "rondo.in.r.nonsense"} {
+	for _, subject := range []string{"rondo.in.r.batch.trainer.consumed", "rondo.in.r.run.r.paused",
+		"rondo.in.r.rollout.x1-0.scored", "rondo.in.other.query.q.submitted", "rondo.in._.weights.small.submitted",
+		"rondo.in.r.nonsense"} {
 		if shop.mayPublish(t, subject) {
 			t.Errorf("a product may publish to %s", subject)
 		}

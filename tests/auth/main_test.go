@@ -1,4 +1,5 @@
-// Package auth locks a plane with the credentials that `rondo auth` makes, and tries everything that they must not permit.
+// Package auth locks a plane with the credentials that `rondo auth` makes, and tries everything
+// that they must not permit.
 package auth
 
 import (
@@ -55,7 +56,8 @@ func commandWith(t *testing.T, env []string, args ...string) string {
 
 func creds(dir, user string) string { return filepath.Join(dir, "users", user, "nats.creds") }
 
-// serve starts a server on a configuration that includes files of the keys' directory, as deploy/nats.conf does.
+// serve starts a server on a configuration that includes files of the keys' directory,
+// as deploy/nats.conf does.
 func serve(t *testing.T, dir string, includes ...string) *server.Server {
 	t.Helper()
 	text := fmt.Sprintf("listen: \"127.0.0.1:-1\"\nserver_name: locked\nmax_payload: 8MB\njetstream { store_dir: %q, max_file_store: 1TB, sync_interval: \"1m\" }\n", t.TempDir())
@@ -98,7 +100,8 @@ func connect(t *testing.T, s *server.Server, file string, options ...nats.Option
 		t.Fatal(err)
 	}
 	quiet := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}) // the library would print
-	nc, err := nats.Connect(s.ClientURL(), append(options, nats.UserCredentials(file), nats.CustomInboxPrefix(prefix), quiet)...)
+	nc, err := nats.Connect(s.ClientURL(), append(options, nats.UserCredentials(file),
+		nats.CustomInboxPrefix(prefix), quiet)...)
 	if err != nil {
 		t.Fatalf("connect with %s: %v", file, err)
 	}

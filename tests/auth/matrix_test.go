@@ -32,7 +32,8 @@ func serviceNames(of func(topology.ServiceSpec) bool) (names []string) {
 	return names
 }
 
-// attempts are computed from the topology: what each service states, fetches, acknowledges and changes, and what nobody may.
+// attempts are computed from the topology: what each service states, fetches, acknowledges and
+// changes, and what nobody may.
 func attempts() []attempt {
 	var all []attempt
 	add := func(subject string, owners ...string) { all = append(all, attempt{subject, owners}) }
@@ -71,9 +72,11 @@ func attempts() []attempt {
 
 // stated: facts of each type, in a run and in the catalogue.
 func stated(add func(string, ...string)) {
-	both := []events.Type{events.RunOpenedType, events.RunClosedType, events.WeightsPublishedType, events.IndexUpdatedType}
+	both := []events.Type{events.RunOpenedType, events.RunClosedType, events.WeightsPublishedType,
+		events.IndexUpdatedType}
 	for _, t := range events.Types() {
-		catalogue := slices.Contains([]string{"weights", "log", "repo"}, t.Kind()) && t != events.LogPurgedType // what left a run's stream is said in the run
+		// what left a run's stream is said in the run
+		catalogue := slices.Contains([]string{"weights", "log", "repo"}, t.Kind()) && t != events.LogPurgedType
 		for _, place := range []string{run, events.Catalogue} {
 			e := events.Event{Run: place, Type: t, Entity: "x1"}
 			if t.Routed() {
@@ -108,8 +111,10 @@ func consumed(add func(string, ...string)) {
 			add(create, c.Service)
 		case c.Type.Routed():
 			add(create+"."+f, c.Service)
-			// Who folds runs makes consumers of whole runs under names of his own; which of them are a tool runner's no wildcard can tell.
-			add(create, append(serviceNames(func(s topology.ServiceSpec) bool { return s.Deciding || s.Folds }), topology.Dashboard)...)
+			// Who folds runs makes consumers of whole runs under names of his own; which of them
+			// are a tool runner's no wildcard can tell.
+			add(create, append(serviceNames(func(s topology.ServiceSpec) bool { return s.Deciding || s.Folds }),
+				topology.Dashboard)...)
 		case c.Service == topology.Environment: // users' workers make none
 			add(create+"."+f, topology.Intake)
 			add(create)
@@ -135,7 +140,8 @@ func consumed(add func(string, ...string)) {
 
 // managed: the streams themselves.
 func managed(add func(string, ...string)) {
-	for _, stream := range []string{events.RunStream(run), events.CatalogueStream, events.IntakeStream, events.DeadStream} {
+	for _, stream := range []string{events.RunStream(run), events.CatalogueStream,
+		events.IntakeStream, events.DeadStream} {
 		add("$JS.API.STREAM.CREATE."+stream, topology.Intake)
 		var purges []string
 		if stream == events.RunStream(run) {
@@ -145,7 +151,8 @@ func managed(add func(string, ...string)) {
 			purges = []string{topology.Intake}
 		}
 		add("$JS.API.STREAM.PURGE."+stream, purges...)
-		for _, forbidden := range []string{"UPDATE", "DELETE", "SNAPSHOT", "RESTORE", "LEADER.STEPDOWN", "PEER.REMOVE"} {
+		for _, forbidden := range []string{"UPDATE", "DELETE", "SNAPSHOT", "RESTORE",
+			"LEADER.STEPDOWN", "PEER.REMOVE"} {
 			add("$JS.API.STREAM." + forbidden + "." + stream)
 		}
 		var deletes, reads []string
@@ -154,7 +161,8 @@ func managed(add func(string, ...string)) {
 			deletes, reads = []string{topology.DeadLetters}, []string{topology.DeadLetters}
 		case events.DeadStream:
 		default:
-			reads = append(serviceNames(func(topology.ServiceSpec) bool { return true }), topology.Policy, topology.Trainer, topology.Gateway, topology.Dashboard)
+			reads = append(serviceNames(func(topology.ServiceSpec) bool { return true }), topology.Policy,
+				topology.Trainer, topology.Gateway, topology.Dashboard)
 		}
 		add("$JS.API.STREAM.MSG.DELETE."+stream, deletes...)
 		add("$JS.API.STREAM.MSG.GET."+stream, reads...)
@@ -162,7 +170,8 @@ func managed(add func(string, ...string)) {
 	}
 }
 
-// differences tries everything as a user who should be the service, and lists what the server does otherwise than the table says.
+// differences tries everything as a user who should be the service, and lists what the server does
+// otherwise than the table says.
 func differences(t *testing.T, u user, service string) (wrong []string) {
 	t.Helper()
 	for _, a := range attempts() {
@@ -216,7 +225,8 @@ func TestEverybodyOnEverySubject(t *testing.T) {
 	}
 }
 
-// TestOneRightTooMany gives a user more than its service has, each time one more thing, and sees the matrix find it.
+// TestOneRightTooMany gives a user more than its service has, each time one more thing, and
+// sees the matrix find it.
 func TestOneRightTooMany(t *testing.T) {
 	t.Parallel()
 	dir := initKeys(t)
@@ -224,7 +234,8 @@ func TestOneRightTooMany(t *testing.T) {
 	s := serve(t, dir, auth.ConfigFile)
 	adminLog(t, s, dir)
 	wrong := differences(t, connect(t, s, creds(dir, "greedy")), topology.Generator)
-	for _, what := range []string{"rollout.x1.scored", "CONSUMER.MSG.NEXT.RONDO_r.scorer-v1", "$JS.ACK.RONDO_r.scorer-v1.", "CONSUMER.CREATE.RONDO_r.scorer-v1.", "_INBOX.greedy.>"} {
+	for _, what := range []string{"rollout.x1.scored", "CONSUMER.MSG.NEXT.RONDO_r.scorer-v1",
+		"$JS.ACK.RONDO_r.scorer-v1.", "CONSUMER.CREATE.RONDO_r.scorer-v1.", "_INBOX.greedy.>"} {
 		if !slices.ContainsFunc(wrong, func(w string) bool { return strings.Contains(w, what) }) {
 			t.Errorf("the matrix does not see that the user has %s: %q", what, wrong)
 		}

@@ -20,7 +20,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestOutsiderAtTheIntake: a trainer states facts of its feed, is answered, reads its run, and does nothing else.
+// TestOutsiderAtTheIntake: a trainer states facts of its feed, is answered, reads its
+// run, and does nothing else.
 func TestOutsiderAtTheIntake(t *testing.T) {
 	t.Parallel()
 	dir := initKeys(t)
@@ -37,7 +38,8 @@ func TestOutsiderAtTheIntake(t *testing.T) {
 	env := servicetest.Env(t, intakeLog)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })
 	// The server knows who is made while it runs.
-	command(t, "auth", "user", "torch", "--out", dir, "--role", "trainer", "--run", run, "--feed", "main", "--policy", "small")
+	command(t, "auth", "user", "torch", "--out", dir, "--role", "trainer", "--run", run, "--feed",
+		"main", "--policy", "small")
 	command(t, "auth", "user", "operator", "--out", dir, "--role", "operator", "--run", run)
 	operator, err := eventlog.New(connect(t, s, creds(dir, "operator")).Conn, admin.Store())
 	if err != nil {
@@ -45,7 +47,8 @@ func TestOutsiderAtTheIntake(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	stated := eventlog.Submission{Run: run, Type: events.RunPausedType, Entity: run, Data: events.RunPaused{Reason: "lunch"}, ID: "pause-1"}
+	stated := eventlog.Submission{Run: run, Type: events.RunPausedType, Entity: run,
+		Data: events.RunPaused{Reason: "lunch"}, ID: "pause-1"}
 	answer, err := operator.Submitter.Submit(ctx, stated)
 	if err != nil || answer.Sequence == 0 {
 		t.Fatalf("%+v, %v", answer, err)
@@ -91,9 +94,11 @@ func TestOutsiderAtTheIntake(t *testing.T) {
 		})
 	}
 	for subject, want := range map[string]bool{
-		"_INBOX.outside.torch.>": true, "_INBOX.outside.operator.>": false, "_INBOX.>": false, ">": false, "rondo.v1.>": false,
-		"rondo.v1.r.batch.main.ready": true, "rondo.v1.r.batch.second.ready": false, "rondo.v1.other.batch.main.ready": false,
-		"rondo.in.>": false, "$SYS.>": false,
+		"_INBOX.outside.torch.>": true, "_INBOX.outside.operator.>": false, "_INBOX.>": false,
+		">": false, "rondo.v1.>": false,
+		"rondo.v1.r.batch.main.ready": true, "rondo.v1.r.batch.second.ready": false,
+		"rondo.v1.other.batch.main.ready": false,
+		"rondo.in.>":                      false, "$SYS.>": false,
 	} {
 		t.Run(subject, func(t *testing.T) {
 			if got := torch.maySubscribe(t, subject); got != want {
@@ -105,7 +110,8 @@ func TestOutsiderAtTheIntake(t *testing.T) {
 	hears(t, admin, torch)
 }
 
-// answersGoNowhereElse asks the server, over subjects that a trainer may publish to, to put its answers onto the log and into the intake's stream.
+// answersGoNowhereElse asks the server, over subjects that a trainer may publish to, to put its
+// answers onto the log and into the intake's stream.
 func answersGoNowhereElse(t *testing.T, admin *eventlog.Log, torch user) {
 	t.Helper()
 	last := func(run string) uint64 {
@@ -116,8 +122,10 @@ func answersGoNowhereElse(t *testing.T, admin *eventlog.Log, torch user) {
 		return in.LastSeq
 	}
 	before := [2]uint64{last(run), last("other")}
-	for _, asked := range []string{"$JS.API.STREAM.INFO.RONDO_r", "$JS.API.STREAM.MSG.GET.RONDO_r", "rondo.in.r.batch.main.consumed"} {
-		for _, place := range []string{"rondo.v1.r.rollout.g000001-0.scored", "rondo.v1.other.rollout.g000001-0.scored"} {
+	for _, asked := range []string{"$JS.API.STREAM.INFO.RONDO_r", "$JS.API.STREAM.MSG.GET.RONDO_r",
+		"rondo.in.r.batch.main.consumed"} {
+		for _, place := range []string{"rondo.v1.r.rollout.g000001-0.scored",
+			"rondo.v1.other.rollout.g000001-0.scored"} {
 			if err := torch.PublishRequest(asked, place, []byte(`{"seq":1}`)); err != nil {
 				t.Fatal(err)
 			}
@@ -142,13 +150,15 @@ func hears(t *testing.T, admin *eventlog.Log, torch user) {
 	if err := torch.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	servicetest.Append(t, admin, servicetest.Event(t, run, events.BatchReadyType, "main", "1", events.BatchReady{Step: 1}))
+	servicetest.Append(t, admin, servicetest.Event(t, run, events.BatchReadyType, "main",
+		"1", events.BatchReady{Step: 1}))
 	if _, err := sub.NextMsg(time.Minute); err != nil {
 		t.Errorf("a trainer does not hear of its batch: %v", err)
 	}
 }
 
-// TestRevocation: a key that was rotated or revoked is worth nothing after the server's reload, and what has expired neither.
+// TestRevocation: a key that was rotated or revoked is worth nothing after the server's reload, and
+// what has expired neither.
 func TestRevocation(t *testing.T) {
 	t.Parallel()
 	dir := initKeys(t)
@@ -176,7 +186,8 @@ func TestRevocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if may(old) || !may(creds(dir, topology.Scorer)) || !may(creds(dir, topology.Generator)) {
-		t.Errorf("after the rotation: old %v, new %v, another user %v", may(old), may(creds(dir, topology.Scorer)), may(creds(dir, topology.Generator)))
+		t.Errorf("after the rotation: old %v, new %v, another user %v", may(old), may(creds(dir, topology.Scorer)),
+			may(creds(dir, topology.Generator)))
 	}
 	copyFile(t, creds(dir, topology.Scorer), old)
 	if err := a.Revoke(topology.Scorer); err != nil {
@@ -201,13 +212,15 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-// TestInitKeepsWhatExists: a second init changes no key, and list and show say who is who without a secret.
+// TestInitKeepsWhatExists: a second init changes no key, and list and show say who
+// is who without a secret.
 func TestInitKeepsWhatExists(t *testing.T) {
 	t.Parallel()
 	dir := initKeys(t, "--tls", "localhost", "--store-root")
 	before := tree(t, dir)
 	var made []struct{ Name, Outcome string }
-	if err := json.Unmarshal([]byte(command(t, "auth", "init", "--out", dir, "--tls", "localhost", "--store-root", "--json")), &made); err != nil {
+	if err := json.Unmarshal([]byte(command(t, "auth", "init", "--out", dir, "--tls", "localhost", "--store-root",
+		"--json")), &made); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range made {
@@ -224,7 +237,8 @@ func TestInitKeepsWhatExists(t *testing.T) {
 	for path := range before {
 		secret := strings.HasSuffix(path, ".nk") || strings.HasSuffix(path, ".creds") || strings.HasSuffix(path, ".key")
 		want := fs.FileMode(0o600)
-		if strings.HasSuffix(path, "server.key") || strings.Contains(path, "/s3/root.") { // of servers that may be other users
+		// of servers that may be other users
+		if strings.HasSuffix(path, "server.key") || strings.Contains(path, "/s3/root.") {
 			secret, want = true, 0o640
 		}
 		if mode := modeOf(t, path); secret && mode != want {
@@ -232,7 +246,8 @@ func TestInitKeepsWhatExists(t *testing.T) {
 		}
 	}
 	for _, name := range auth.Everybody() {
-		if path := filepath.Join(dir, "users", name, "ca.crt"); before[path] == "" || before[path] != before[filepath.Join(dir, auth.CAFile)] {
+		if path := filepath.Join(dir, "users", name, "ca.crt"); before[path] == "" ||
+			before[path] != before[filepath.Join(dir, auth.CAFile)] {
 			t.Errorf("%s does not know whom to believe", name)
 		}
 	}

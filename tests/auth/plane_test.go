@@ -37,18 +37,22 @@ func pack(t *testing.T, steps int) (tasks, file string) {
 			t.Fatal(err)
 		}
 	}
-	write("tasks/sum/task.toml", "schema_version = \"1.4\"\n[metadata.rondo]\nsnapshot = \"environment/repo\"\n[verifier]\ntimeout_sec = 20\n")
+	write("tasks/sum/task.toml",
+		"schema_version = \"1.4\"\n[metadata.rondo]\nsnapshot = \"environment/repo\"\n[verifier]\ntimeout_sec = 20\n")
 	write("tasks/sum/instruction.md", "`sh sum.sh 3 4` prints the wrong result. Run `sh check.sh` to see.\n")
 	write("tasks/sum/environment/repo/sum.sh", "echo $(($1 - $2))\n")
-	write("tasks/sum/environment/repo/check.sh", "[ \"$(sh sum.sh 3 4)\" = 7 ] && echo PASS || { echo FAIL; exit 1; }\n")
-	write("tasks/sum/tests/test.sh", "r=0; [ \"$(sh sum.sh 3 4)\" = 7 ] && r=1\necho \"{\\\"reward\\\": $r}\" > /logs/verifier/reward.json\n")
+	write("tasks/sum/environment/repo/check.sh",
+		"[ \"$(sh sum.sh 3 4)\" = 7 ] && echo PASS || { echo FAIL; exit 1; }\n")
+	write("tasks/sum/tests/test.sh",
+		"r=0; [ \"$(sh sum.sh 3 4)\" = 7 ] && r=1\necho \"{\\\"reward\\\": $r}\" > /logs/verifier/reward.json\n")
 	write("run.yaml", fmt.Sprintf("policy: small\nendpoint: builtin\nseed: 3\nsteps: %d\ngroup_size: 3\nmin_verifier: in-process-without-canaries\nfeeds:\n  - name: trainer\n    groups_per_batch: 1\n"+
-		"staleness: {max: 1}\nin_flight: 0\nlimits:\n  turns: 6\n  tokens: 100000\n  timeout: 10m\n  tries: 10\n", steps))
+		"staleness: {max: 1}\nin_flight: 0\nlimits:\n  turns: 6\n  tokens: 100000\n  timeout: 10m\n  tries: 10\n",
+		steps))
 	return filepath.Join(dir, "tasks"), filepath.Join(dir, "run.yaml")
 }
 
-// TestPlaneUnderLock runs every service as a process of its own with its own credentials for log and store, over TLS, from the
-// opening of a run to its archive, and hears of no refusal.
+// TestPlaneUnderLock runs every service as a process of its own with its own credentials for log
+// and store, over TLS, from the opening of a run to its archive, and hears of no refusal.
 func TestPlaneUnderLock(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -74,7 +78,8 @@ func TestPlaneUnderLock(t *testing.T) {
 		if name == topology.Admin || name == topology.Gateway {
 			continue
 		}
-		args := []string{"service", name, "--dir", t.TempDir(), "--builtin-endpoint", "http://" + address + "/v1", "--policy-listen", address}
+		args := []string{"service", name, "--dir", t.TempDir(), "--builtin-endpoint", "http://" + address + "/v1",
+			"--policy-listen", address}
 		processes[name] = start(t, storeEnv(t, dir, name), as(name, args...)...)
 	}
 	admin := func(args ...string) string {
@@ -99,7 +104,8 @@ func TestPlaneUnderLock(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &state); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		if state.State != "closed" || len(state.Rewards) < 2 || !strings.Contains(processes[topology.Archiver].String(), "log segment sealed") {
+		if state.State != "closed" || len(state.Rewards) < 2 ||
+			!strings.Contains(processes[topology.Archiver].String(), "log segment sealed") {
 			return fmt.Errorf("%s\n%s", out, said())
 		}
 		return nil
@@ -107,7 +113,8 @@ func TestPlaneUnderLock(t *testing.T) {
 	admin("audit", "locked")
 	admin("archive", "verify", "locked")
 	for name, p := range processes {
-		if said := strings.ToLower(p.String()); strings.Contains(said, "permission") || strings.Contains(said, "refuses the credentials") {
+		if said := strings.ToLower(p.String()); strings.Contains(said, "permission") ||
+			strings.Contains(said, "refuses the credentials") {
 			t.Errorf("%s was refused something:\n%s", name, p.String())
 		}
 	}

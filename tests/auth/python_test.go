@@ -47,7 +47,8 @@ except rondo.ConnectError as error:
     print("told")
 `
 
-// TestPythonClient: the Python client speaks TLS, shows its credentials, and receives its answers in the inbox that they name.
+// TestPythonClient: the Python client speaks TLS, shows its credentials, and receives its answers
+// in the inbox that they name.
 func TestPythonClient(t *testing.T) {
 	t.Parallel()
 	python := interpreter(t)
@@ -66,7 +67,8 @@ func TestPythonClient(t *testing.T) {
 	env := servicetest.Env(t, intakeLog)
 	servicetest.Start(t, func(ctx context.Context) error { return intake.Run(ctx, env) })
 	command(t, "auth", "user", "swe", "--out", dir, "--role", "harness", "--run", run)
-	runs(t, python, harness, "stated\nrefused\nrefused\ntold\n", "URL="+s.ClientURL(), "STORE="+store, "CREDS="+creds(dir, "swe"), "CA="+ca)
+	runs(t, python, harness, "stated\nrefused\nrefused\ntold\n", "URL="+s.ClientURL(), "STORE="+store,
+		"CREDS="+creds(dir, "swe"), "CA="+ca)
 }
 
 // interpreter is a Python that has the client's modules.

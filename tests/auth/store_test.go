@@ -35,13 +35,15 @@ func roomy(t *testing.T) (options []string) { return []string{"-sidecar", t.Temp
 
 // asRoot is the environment of who may do everything on the server.
 func asRoot() []string {
-	return append(os.Environ(), "AWS_ACCESS_KEY_ID="+storagetest.AccessKey, "AWS_SECRET_ACCESS_KEY="+storagetest.SecretKey)
+	return append(os.Environ(), "AWS_ACCESS_KEY_ID="+storagetest.AccessKey,
+		"AWS_SECRET_ACCESS_KEY="+storagetest.SecretKey)
 }
 
 // authStore runs `rondo auth store`, and gives what it printed.
 func authStore(t *testing.T, dir, url string, args ...string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), rondo, append([]string{"auth", "store", "--out", dir, "--store", url}, args...)...)
+	cmd := exec.CommandContext(t.Context(), rondo, append([]string{"auth", "store", "--out", dir, "--store", url},
+		args...)...)
 	cmd.Env = asRoot()
 	out, err := cmd.CombinedOutput()
 	if strings.Contains(string(out), storagetest.SecretKey) {
@@ -72,7 +74,8 @@ func storeEnv(t *testing.T, dir, user string) []string {
 	for i, part := range []string{"s3.access", "s3.secret"} {
 		file := filepath.Join(dir, "users", user, part)
 		alone, err := os.ReadFile(file)
-		if _, value, _ := strings.Cut(env[i], "="); err != nil || string(alone) != value+"\n" || modeOf(t, file) != 0o600 || modeOf(t, path) != 0o600 {
+		if _, value, _ := strings.Cut(env[i], "="); err != nil || string(alone) != value+"\n" ||
+			modeOf(t, file) != 0o600 || modeOf(t, path) != 0o600 {
 			t.Errorf("%s: %v, or it can be read by others, or says something else than %s", file, err, path)
 		}
 	}
@@ -83,7 +86,8 @@ func storeEnv(t *testing.T, dir, user string) []string {
 func openAs(t *testing.T, dir, url, user string) *s3.Store {
 	t.Helper()
 	env := storeEnv(t, dir, user)
-	return openWith(t, url, strings.TrimPrefix(env[0], "AWS_ACCESS_KEY_ID="), strings.TrimPrefix(env[1], "AWS_SECRET_ACCESS_KEY="))
+	return openWith(t, url, strings.TrimPrefix(env[0], "AWS_ACCESS_KEY_ID="),
+		strings.TrimPrefix(env[1], "AWS_SECRET_ACCESS_KEY="))
 }
 
 func openWith(t *testing.T, url, access, secret string) *s3.Store {
@@ -108,7 +112,8 @@ type place struct {
 	run, feed, policy string
 }
 
-// places are all rows of the table with two runs, feeds and policies each, and a folder of nobody's.
+// places are all rows of the table with two runs, feeds and policies each,
+// and a folder of nobody's.
 func places() (all []place) {
 	for _, spec := range topology.Objects {
 		seen := map[string]bool{}
@@ -133,18 +138,23 @@ func places() (all []place) {
 // everything is the row of the whole store.
 var everything = topology.Objects[len(topology.Objects)-1]
 
-// may says what the table says: of services by their names, of outsiders by their roles and the names in the place.
+// may says what the table says: of services by their names, of outsiders by their roles
+// and the names in the place.
 func (p place) may(service string, o *topology.Outsider, verb string) bool {
 	for _, row := range []topology.ObjectSpec{p.spec, everything} {
 		named := func(names []string) bool {
-			return slices.Contains(names, service) || service != topology.Admin && slices.Contains(names, topology.Anybody)
+			return slices.Contains(names, service) ||
+				service != topology.Admin && slices.Contains(names, topology.Anybody)
 		}
 		role := func(roles []topology.Role) bool {
-			return o != nil && slices.Contains(roles, o.Role) && (!strings.Contains(row.Prefix, "<run>") || o.Run == p.run) &&
-				(!strings.Contains(row.Prefix, "<feed>") || o.Feed == p.feed) && (!strings.Contains(row.Prefix, "<policy>") || o.Policy == p.policy)
+			return o != nil && slices.Contains(roles, o.Role) &&
+				(!strings.Contains(row.Prefix, "<run>") || o.Run == p.run) &&
+				(!strings.Contains(row.Prefix, "<feed>") || o.Feed == p.feed) &&
+				(!strings.Contains(row.Prefix, "<policy>") || o.Policy == p.policy)
 		}
 		writes := named(row.Writes) || role(row.RoleWrites)
-		if map[string]bool{"get": named(row.Reads) || role(row.RoleReads) || writes, "put": writes, "delete": named(row.Deletes), "list": named(row.Lists)}[verb] {
+		if map[string]bool{"get": named(row.Reads) || role(row.RoleReads) ||
+			writes, "put": writes, "delete": named(row.Deletes), "list": named(row.Lists)}[verb] {
 			return true
 		}
 	}
@@ -172,7 +182,8 @@ var tries = map[string]func(t *testing.T, s *s3.Store, prefix, who string) error
 	},
 }
 
-// storeDifferences tries everything everywhere as a user, and lists what the server does otherwise than the table says of a service or outsider.
+// storeDifferences tries everything everywhere as a user, and lists what the server does otherwise
+// than the table says of a service or outsider.
 func storeDifferences(t *testing.T, s *s3.Store, service string, o *topology.Outsider) (wrong []string) {
 	t.Helper()
 	for _, p := range places() {
@@ -182,7 +193,8 @@ func storeDifferences(t *testing.T, s *s3.Store, service string, o *topology.Out
 				t.Fatalf("%s %s: %v", verb, p.prefix, err)
 			}
 			if want := p.may(service, o, verb); want != (err == nil) {
-				wrong = append(wrong, fmt.Sprintf("%s may %s %s: %v, want %v", service, verb, p.prefix, err == nil, want))
+				wrong = append(wrong, fmt.Sprintf("%s may %s %s: %v, want %v", service, verb,
+					p.prefix, err == nil, want))
 			}
 		}
 	}
@@ -210,7 +222,8 @@ func TestEverybodyAtEveryPrefix(t *testing.T) {
 	t.Parallel()
 	dir := initKeys(t)
 	outsiders := []topology.Outsider{
-		{Name: "torch", Role: topology.RoleTrainer, Run: "r", Feed: "f", Policy: "p"}, {Name: "swe", Role: topology.RoleHarness, Run: "r"},
+		{Name: "torch", Role: topology.RoleTrainer, Run: "r", Feed: "f", Policy: "p"},
+		{Name: "swe", Role: topology.RoleHarness, Run: "r"},
 		{Name: "vllm", Role: topology.RoleServer, Run: "r", Policy: "q"},
 	}
 	for _, o := range outsiders {
@@ -246,13 +259,17 @@ func TestEverybodyAtEveryPrefix(t *testing.T) {
 func TestOnePrefixTooMany(t *testing.T) {
 	t.Parallel()
 	dir := initKeys(t)
-	command(t, "auth", "user", "greedy", "--out", dir, "--service", topology.Generator, "--service", topology.TrainerFeeder)
+	command(t, "auth", "user", "greedy", "--out", dir, "--service", topology.Generator,
+		"--service", topology.TrainerFeeder)
 	command(t, "auth", "user", "torch", "--out", dir, "--role", "trainer", "--run", "r", "--feed", "g", "--policy", "q")
 	url := lockBucket(t, dir, roomy(t)...)
 	seed(t, url)
 	greedy := storeDifferences(t, openAs(t, dir, url, "greedy"), topology.Generator, nil)
-	torch := storeDifferences(t, openAs(t, dir, url, "torch"), "torch", &topology.Outsider{Role: topology.RoleTrainer, Run: "r", Feed: "f", Policy: "q"})
-	for what, wrong := range map[string][]string{"may put runs/s/batches/g/: true": greedy, "may get runs/r/batches/f/: true": greedy, "may get runs/r/batches/g/: true": torch, "may get runs/r/batches/f/: false": torch} {
+	torch := storeDifferences(t, openAs(t, dir, url, "torch"),
+		"torch", &topology.Outsider{Role: topology.RoleTrainer, Run: "r", Feed: "f", Policy: "q"})
+	for what, wrong := range map[string][]string{"may put runs/s/batches/g/: true": greedy,
+		"may get runs/r/batches/f/: true": greedy, "may get runs/r/batches/g/: true": torch,
+		"may get runs/r/batches/f/: false": torch} {
 		t.Run(what, func(t *testing.T) {
 			if !slices.ContainsFunc(wrong, func(w string) bool { return strings.Contains(w, what) }) {
 				t.Errorf("the matrix does not see that a user %s: %q", what, wrong)
@@ -261,7 +278,8 @@ func TestOnePrefixTooMany(t *testing.T) {
 	}
 }
 
-// TestStoreKeysChange: rotated keys, revoked users, and what others have put into the bucket's policy.
+// TestStoreKeysChange: rotated keys, revoked users, and what others have put
+// into the bucket's policy.
 func TestStoreKeysChange(t *testing.T) {
 	t.Parallel()
 	dir := initKeys(t)
@@ -273,7 +291,8 @@ func TestStoreKeysChange(t *testing.T) {
 		t.Errorf("keys do not stay: %v %s", err, out)
 	}
 	for _, args := range [][]string{{"rotate", "generator"}, {"revoke", "swe"}} {
-		if out := command(t, append([]string{"auth", "--out", dir}, args...)...); !strings.Contains(out, "rondo auth store") {
+		if out := command(t, append([]string{"auth", "--out", dir}, args...)...); !strings.Contains(out,
+			"rondo auth store") {
 			t.Errorf("%q does not say what is left to do: %s", args, out)
 		}
 	}
@@ -304,14 +323,16 @@ func TestStoreKeysChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.AccessKey, c.SecretKey = strings.TrimPrefix(env[0], "AWS_ACCESS_KEY_ID="), strings.TrimPrefix(env[1], "AWS_SECRET_ACCESS_KEY=")
+		c.AccessKey, c.SecretKey = strings.TrimPrefix(env[0], "AWS_ACCESS_KEY_ID="),
+			strings.TrimPrefix(env[1], "AWS_SECRET_ACCESS_KEY=")
 		if _, err := s3.Open(t.Context(), c); err == nil {
 			t.Errorf("%s opens the bucket with keys that were taken away", c.AccessKey)
 		}
 	}
 }
 
-// TestTwoPlanesInABucket: each has its statements in the one policy of the bucket, and neither reaches the other's objects.
+// TestTwoPlanesInABucket: each has its statements in the one policy of the bucket, and neither
+// reaches the other's objects.
 func TestTwoPlanesInABucket(t *testing.T) {
 	t.Parallel()
 	one, other := initKeys(t), initKeys(t)
@@ -336,14 +357,16 @@ func TestTwoPlanesInABucket(t *testing.T) {
 			t.Fatal(err)
 		}
 		env := storeEnv(t, dir, topology.Generator)
-		c.AccessKey, c.SecretKey = strings.TrimPrefix(env[0], "AWS_ACCESS_KEY_ID="), strings.TrimPrefix(env[1], "AWS_SECRET_ACCESS_KEY=")
+		c.AccessKey, c.SecretKey = strings.TrimPrefix(env[0], "AWS_ACCESS_KEY_ID="),
+			strings.TrimPrefix(env[1], "AWS_SECRET_ACCESS_KEY=")
 		if _, err := s3.Open(t.Context(), c); err == nil || errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("the generator of one plane opens the other one's store: %v", err)
 		}
 	}
 }
 
-// TestPolicyOfOthers: statements of others stay in the bucket's policy, and one that opens what Rondo's keep shut is told.
+// TestPolicyOfOthers: statements of others stay in the bucket's policy, and one that opens what
+// Rondo's keep shut is told.
 func TestPolicyOfOthers(t *testing.T) {
 	t.Parallel()
 	dir := initKeys(t)
@@ -352,14 +375,17 @@ func TestPolicyOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := minio.New(strings.TrimPrefix(c.Endpoint, "http://"), &minio.Options{Creds: credentials.NewStaticV4(storagetest.AccessKey, storagetest.SecretKey, ""), Region: "us-east-1"})
+	root, err := minio.New(strings.TrimPrefix(c.Endpoint, "http://"),
+		&minio.Options{Creds: credentials.NewStaticV4(storagetest.AccessKey, storagetest.SecretKey, ""),
+			Region: "us-east-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for action, opens := range map[string]bool{"s3:GetObject": false, "s3:PutObject": true} {
 		const others = `{"Sid":"Theirs","Effect":"Allow","Principal":"*","Action":"%s","Resource":"arn:aws:s3:::rondo/plane/*"}`
 		theirs := fmt.Sprintf(others, action)
-		if err := root.SetBucketPolicy(t.Context(), c.Bucket, `{"Version":"2012-10-17","Statement":[`+theirs+`]}`); err != nil {
+		if err := root.SetBucketPolicy(t.Context(), c.Bucket,
+			`{"Version":"2012-10-17","Statement":[`+theirs+`]}`); err != nil {
 			t.Fatal(err)
 		}
 		out, err := authStore(t, dir, url)
@@ -380,7 +406,8 @@ func TestServersWithoutUsers(t *testing.T) {
 	t.Cleanup(memory.Close)
 	dir := initKeys(t)
 	for what, url := range map[string]string{
-		"versitygw without users": "s3://rondo?endpoint=" + storagetest.S3Dev(t), "another server": "s3://rondo?create=true&endpoint=" + memory.URL,
+		"versitygw without users": "s3://rondo?endpoint=" + storagetest.S3Dev(t),
+		"another server":          "s3://rondo?create=true&endpoint=" + memory.URL,
 	} {
 		out, err := authStore(t, dir, url)
 		if err == nil || !strings.Contains(out, "nothing is enforced") || !strings.Contains(out, "--iam-dir") {

@@ -24,7 +24,8 @@ import (
 	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
-// TestSidecarAsOutsider: the side-car of an inference server needs no more than its role, follows its policy, and ends when it is told to.
+// TestSidecarAsOutsider: the side-car of an inference server needs no more than its role, follows
+// its policy, and ends when it is told to.
 func TestSidecarAsOutsider(t *testing.T) {
 	t.Parallel()
 	dir, objects := initKeys(t), t.TempDir()
@@ -41,22 +42,30 @@ func TestSidecarAsOutsider(t *testing.T) {
 	publish := func(version int64) {
 		t.Helper()
 		var file bytes.Buffer
-		if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{1}, []float32{float32(version)})}, nil); err != nil {
+		if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{1},
+			[]float32{float32(version)})}, nil); err != nil {
 			t.Fatal(err)
 		}
-		published, err := weights.Publish(t.Context(), admin.Store(), "small", version, weights.Content{Name: "model.safetensors", Data: file.Bytes()})
+		published, err := weights.Publish(t.Context(), admin.Store(), "small", version,
+			weights.Content{Name: "model.safetensors", Data: file.Bytes()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		servicetest.Append(t, admin, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType, "small", events.Ordinal(version),
+		servicetest.Append(t, admin, servicetest.Event(t, events.Catalogue, events.WeightsPublishedType,
+			"small", events.Ordinal(version),
 			events.WeightsPublished{Policy: "small", Version: version, Run: run, Manifest: published.Ref}))
 	}
 	publish(1)
-	healthy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	healthy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		fmt.Fprint(w, "{}")
+	}))
 	defer healthy.Close()
 	to := t.TempDir()
-	sidecar := exec.CommandContext(t.Context(), rondo, "weights", "fetch", "small", "--to", to, "--follow", "--nats", s.ClientURL(), "--store", objects,
-		"--nats-creds", creds(dir, "engine"), "--engine", "command", "--exec", "/bin/true", "--engine-url", healthy.URL, "--json")
+	sidecar := exec.CommandContext(t.Context(), rondo, "weights", "fetch", "small", "--to", to, "--follow",
+		"--nats", s.ClientURL(), "--store", objects,
+		"--nats-creds", creds(dir, "engine"), "--engine", "command", "--exec", "/bin/true",
+		"--engine-url", healthy.URL, "--json")
 	var said bytes.Buffer
 	sidecar.Stdout, sidecar.Stderr = &said, &said
 	if err := sidecar.Start(); err != nil {
@@ -72,7 +81,8 @@ func TestSidecarAsOutsider(t *testing.T) {
 				return false
 			}
 			activated, err := events.Data[events.WeightsActivated](e)
-			return err == nil && activated.Version == version && !activated.Lost && activated.Replica == healthy.URL+"/v1"
+			return err == nil && activated.Version == version && !activated.Lost &&
+				activated.Replica == healthy.URL+"/v1"
 		})
 	}
 	if err := sidecar.Process.Signal(os.Interrupt); err != nil {
@@ -85,7 +95,8 @@ func TestSidecarAsOutsider(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 	}
-	if target, _ := os.Readlink(filepath.Join(to, "current")); target != "v000003" || err != nil || strings.Contains(said.String(), `"event":"failed"`) {
+	if target, _ := os.Readlink(filepath.Join(to, "current")); target != "v000003" || err != nil ||
+		strings.Contains(said.String(), `"event":"failed"`) {
 		t.Errorf("ended with %v at %s, and said\n%s", err, target, said.String())
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// worker takes a rollout as a user's environment, opens it and gives it back; another user may take none.
+// worker takes a rollout as a user's environment, opens it and gives it back;
+// another user may take none.
 const worker = `
 import asyncio
 import os
@@ -48,7 +49,8 @@ async def main():
 asyncio.run(main())
 `
 
-// TestWorkerUnderLock: a user's worker takes work from its own run across accounts and acknowledges it, the intake makes the consumer, and nobody else may take it.
+// TestWorkerUnderLock: a user's worker takes work from its own run across accounts and acknowledges
+// it, the intake makes the consumer, and nobody else may take it.
 func TestWorkerUnderLock(t *testing.T) {
 	t.Parallel()
 	python := interpreter(t)
@@ -73,10 +75,12 @@ func TestWorkerUnderLock(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	opening := eventlog.Submission{Run: "game", Type: events.RunOpenedType, Entity: "game", Data: events.RunOpened{Config: cfg}, ID: "opened-game"}
+	opening := eventlog.Submission{Run: "game", Type: events.RunOpenedType, Entity: "game",
+		Data: events.RunOpened{Config: cfg}, ID: "opened-game"}
 	if _, err := operator.Submitter.Submit(ctx, opening); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.StartRollout(t, admin, "game", "g000001-0", "a")
-	runs(t, python, worker, "took g000001-0 1\nleft\nrefused\nrefused\n", "URL="+s.ClientURL(), "STORE="+store, "CREDS="+creds(dir, "gamer"), "OTHER="+creds(dir, "swe"))
+	runs(t, python, worker, "took g000001-0 1\nleft\nrefused\nrefused\n", "URL="+s.ClientURL(), "STORE="+store,
+		"CREDS="+creds(dir, "gamer"), "OTHER="+creds(dir, "swe"))
 }

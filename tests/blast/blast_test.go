@@ -43,7 +43,8 @@ func says(t *testing.T, paused events.RunPaused, words ...string) {
 	}
 }
 
-// findings are what the checker has against the poisoned run: about the sequences from first on, and about none before. Its books add up.
+// findings are what the checker has against the poisoned run: about the sequences from first on,
+// and about none before. Its books add up.
 func (p *plane) findings(first uint64, want ...string) {
 	p.t.Helper()
 	report, err := audit.Check(p.t.Context(), p.log.Reader, poison)
@@ -66,7 +67,8 @@ func (p *plane) findings(first uint64, want ...string) {
 	}
 }
 
-// raw puts a message on the poisoned run's stream, as somebody may who has an administrator's rights and no manners.
+// raw puts a message on the poisoned run's stream, as somebody may who has an
+// administrator's rights and no manners.
 func (p *plane) raw(m *nats.Msg) (seq uint64) {
 	p.t.Helper()
 	ack, err := p.log.JetStream().PublishMsg(p.t.Context(), m)
@@ -76,7 +78,8 @@ func (p *plane) raw(m *nats.Msg) (seq uint64) {
 	return ack.Sequence
 }
 
-// TestNonsenseOnTheLog: a fact in due form whose body says nothing. What is decided without it might be wrong, so nothing is.
+// TestNonsenseOnTheLog: a fact in due form whose body says nothing. What is decided without it
+// might be wrong, so nothing is.
 func TestNonsenseOnTheLog(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := start(t)
@@ -95,22 +98,24 @@ func TestNonsenseOnTheLog(t *testing.T) {
 	})
 }
 
-// TestNoEventAtAll: bytes of somebody on a rollout's chain. They stop nobody who reads, but nothing can be appended behind them, so the
-// rollout cannot fail by its deadline.
+// TestNoEventAtAll: bytes of somebody on a rollout's chain. They stop nobody who reads, but nothing
+// can be appended behind them, so the rollout cannot fail by its deadline.
 func TestNoEventAtAll(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := start(t)
 		p.open(poison, "xbad", 20*time.Second)
-		seq := p.raw(&nats.Msg{Subject: events.Event{Run: poison, Type: events.RolloutFinishedType, Entity: "xbad-1"}.Subject(), Data: []byte("{")})
+		seq := p.raw(&nats.Msg{Subject: events.Event{Run: poison, Type: events.RolloutFinishedType,
+			Entity: "xbad-1"}.Subject(), Data: []byte("{")})
 		p.step(poison) // others of the same run go on until then
-		says(t, p.goesOn(), topology.QuerySampler+" is stuck", "rollout.xbad-1", "sequence "+events.Ordinal(int64(seq)), "malformed")
+		says(t, p.goesOn(), topology.QuerySampler+" is stuck", "rollout.xbad-1",
+			"sequence "+events.Ordinal(int64(seq)), "malformed")
 		p.findings(seq, audit.RuleIdentity)
 		p.untouched()
 	})
 }
 
-// TestHostileTrajectories: the intake refuses a file that is cut off, is none, claims more than there is, or is too large, and its
-// rollout fails at its deadline.
+// TestHostileTrajectories: the intake refuses a file that is cut off, is none, claims more than
+// there is, or is too large, and its rollout fails at its deadline.
 func TestHostileTrajectories(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := start(t)
@@ -127,16 +132,20 @@ func TestHostileTrajectories(t *testing.T) {
 			data []byte
 			want string
 		}{
-			"cut off": {good[:len(good)/2], "trajectory"}, "none": {[]byte("PK\x03\x04"), "trajectory"}, "claims": {claims, "trajectory"},
-			"huge": {append(bytes.Clone(good), make([]byte, 65<<20)...), "trajectory"},
+			"cut off": {good[:len(good)/2], "trajectory"}, "none": {[]byte("PK\x03\x04"), "trajectory"},
+			"claims": {claims, "trajectory"},
+			"huge":   {append(bytes.Clone(good), make([]byte, 65<<20)...), "trajectory"},
 		} {
-			ref, err := storage.PutNamed(t.Context(), p.log.Store(), "runs/"+poison+"/trajectories/xbad-0", "arrow", c.data)
+			ref, err := storage.PutNamed(t.Context(), p.log.Store(),
+				"runs/"+poison+"/trajectories/xbad-0", "arrow", c.data)
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := servicetest.Finished(t, p.log.Store(), poison, "xbad-0", servicetest.Trajectory(poison, "xbad-0", "theirs"))
+			f := servicetest.Finished(t, p.log.Store(), poison,
+				"xbad-0", servicetest.Trajectory(poison, "xbad-0", "theirs"))
 			f.Trajectory = ref
-			if err := p.submit(poison, events.RolloutFinishedType, "xbad-0", f); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := p.submit(poison, events.RolloutFinishedType, "xbad-0", f); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -154,7 +163,8 @@ func TestHostileTrajectories(t *testing.T) {
 	})
 }
 
-// TestTrajectoryChangesLater: a file that was admitted and is another one when its batch is made. Put right, the run goes on.
+// TestTrajectoryChangesLater: a file that was admitted and is another one when its batch is made.
+// Put right, the run goes on.
 func TestTrajectoryChangesLater(t *testing.T) {
 	for name, change := range map[string]func(good []byte) []byte{
 		"cut off": func(good []byte) []byte { return good[:len(good)/2] },
@@ -195,7 +205,8 @@ func TestTrajectoryChangesLater(t *testing.T) {
 	}
 }
 
-// TestFeedPanics: one feed of a run fails whatever comes. The run's other feed, and all of the other run's, go on.
+// TestFeedPanics: one feed of a run fails whatever comes. The run's other feed, and all
+// of the other run's, go on.
 func TestFeedPanics(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := start(t)

@@ -1,5 +1,5 @@
-// Package blast_test looks at how far trouble in one run reaches: a healthy run stands beside a poisoned one, on the same log, in the same
-// store, with the same services.
+// Package blast_test looks at how far trouble in one run reaches: a healthy run stands beside a
+// poisoned one, on the same log, in the same store, with the same services.
 package blast_test
 
 import (
@@ -31,10 +31,11 @@ import (
 const (
 	healthy = "healthy"
 	poison  = "poison"
-	// steps are those of the healthy run, of which it makes some before the trouble, some in it and the rest behind it.
+	// steps are those of the healthy run, of which it makes some before the trouble, some in
+	// it and the rest behind it.
 	steps = 12
-	// pace is what a step may take in virtual time, in which only what waits for something takes any. A rest that a failing decider takes is
-	// longer by far.
+	// pace is what a step may take in virtual time, in which only what waits for something takes
+	// any. A rest that a failing decider takes is longer by far.
 	pace = 2 * time.Second
 	// enough is more time than any of it takes.
 	enough = 9 * time.Minute
@@ -65,7 +66,8 @@ func start(t *testing.T) *plane {
 		}
 		servicetest.OpenRun(t, p.log, run, cfg)
 	}
-	for _, service := range []planes.Service{intake.Run, querysampler.Run, advantagecalculator.Run, p.feed, deadletters.Run} {
+	for _, service := range []planes.Service{intake.Run, querysampler.Run, advantagecalculator.Run,
+		p.feed, deadletters.Run} {
 		env := servicetest.Env(t, p.log)
 		env.Logger = slog.New(p.told)
 		servicetest.Start(t, func(ctx context.Context) error { return service(ctx, env) })
@@ -95,7 +97,8 @@ func (p *plane) submit(run string, t events.Type, entity string, data any) error
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
 	p.said++
-	_, err := p.log.Submitter.Submit(ctx, eventlog.Submission{Run: run, Type: t, Entity: entity, Data: data, ID: fmt.Sprint("said-", p.said)})
+	_, err := p.log.Submitter.Submit(ctx, eventlog.Submission{Run: run, Type: t, Entity: entity, Data: data,
+		ID: fmt.Sprint("said-", p.said)})
 	return err
 }
 
@@ -111,7 +114,8 @@ func (p *plane) open(run, group string, lasts time.Duration) {
 	p.t.Helper()
 	p.must(run, events.GroupOpenedType, group, events.GroupOpened{Task: "theirs", Size: 2})
 	for i := range 2 {
-		p.must(run, events.RolloutStartedType, events.RolloutID(group, i), events.RolloutStarted{Group: group, Member: i, Task: "theirs", Deadline: time.Now().Add(lasts).UTC()})
+		p.must(run, events.RolloutStartedType, events.RolloutID(group, i),
+			events.RolloutStarted{Group: group, Member: i, Task: "theirs", Deadline: time.Now().Add(lasts).UTC()})
 	}
 }
 
@@ -130,7 +134,8 @@ func (p *plane) score(run, rollout string, reward float64) storage.Ref {
 	return ref
 }
 
-// step makes the next step of a run: a group, its batch, and the weights that come of it. The healthy run must not wait for anything.
+// step makes the next step of a run: a group, its batch, and the weights that come of it. The
+// healthy run must not wait for anything.
 func (p *plane) step(run string) {
 	p.t.Helper()
 	began := time.Now()
@@ -163,17 +168,21 @@ func (p *plane) second(step int64) {
 	p.must(poison, events.BatchConsumedType, "second", events.BatchConsumed{Step: step})
 }
 
-// trained says that the trainer has taken a step, and what the weight publisher says of its weights.
+// trained says that the trainer has taken a step, and what the weight
+// publisher says of its weights.
 func (p *plane) trained(run string, step int64) {
 	p.t.Helper()
 	p.must(run, events.BatchConsumedType, "trainer", events.BatchConsumed{Step: step})
-	w := events.WeightsPublished{Policy: "policy-of-" + run, Version: step, Run: run, ThroughStep: step, Manifest: servicetest.Blob(p.t, p.log.Store(), []byte("manifest"))}
+	w := events.WeightsPublished{Policy: "policy-of-" + run, Version: step, Run: run, ThroughStep: step,
+		Manifest: servicetest.Blob(p.t, p.log.Store(), []byte("manifest"))}
 	for _, on := range []string{events.Catalogue, run} {
-		servicetest.Append(p.t, p.log, servicetest.Event(p.t, on, events.WeightsPublishedType, w.Policy, events.Ordinal(step), w))
+		servicetest.Append(p.t, p.log, servicetest.Event(p.t, on, events.WeightsPublishedType, w.Policy,
+			events.Ordinal(step), w))
 	}
 }
 
-// goesOn lets the healthy run make all its steps but one while time passes, in which the poisoned run is to be paused. It gives the pause.
+// goesOn lets the healthy run make all its steps but one while time passes, in which the poisoned
+// run is to be paused. It gives the pause.
 func (p *plane) goesOn() events.RunPaused {
 	p.t.Helper()
 	for p.steps[healthy] < steps-1 {
@@ -197,13 +206,16 @@ func (p *plane) goesOn() events.RunPaused {
 	if len(all) != 1 || all[0].Class != events.PauseStuck {
 		p.t.Fatalf("the poisoned run was paused %+v, want once", all)
 	}
-	if err := p.submit(poison, events.GroupOpenedType, "xlate", events.GroupOpened{Task: "theirs", Size: 2}); err == nil || !strings.Contains(err.Error(), "is paused") {
+	if err := p.submit(poison, events.GroupOpenedType,
+		"xlate", events.GroupOpened{Task: "theirs", Size: 2}); err == nil ||
+		!strings.Contains(err.Error(), "is paused") {
 		p.t.Errorf("a new group of the paused run: %v", err)
 	}
 	return all[0]
 }
 
-// untouched lets the healthy run end, and holds it to all that Rondo promises: nobody has had a word about it.
+// untouched lets the healthy run end, and holds it to all that Rondo promises: nobody
+// has had a word about it.
 func (p *plane) untouched() {
 	p.t.Helper()
 	p.step(healthy)

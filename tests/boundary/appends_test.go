@@ -11,11 +11,12 @@ import (
 	"testing"
 )
 
-// wholeLog are the names by which a file of a service could get at an Appender: the part itself, and the log that has it.
+// wholeLog are the names by which a file of a service could get at an Appender: the part itself,
+// and the log that has it.
 var wholeLog = []string{"Appender", "eventlog.Log", "eventlog.New"}
 
-// TestServicesAppendNothing: services name the parts of the log that they use, and never the one that appends. Package pipeline
-// appends what their handlers give.
+// TestServicesAppendNothing: services name the parts of the log that they use, and never the one
+// that appends. Package pipeline appends what their handlers give.
 func TestServicesAppendNothing(t *testing.T) {
 	looked := 0
 	err := filepath.WalkDir("../../services", func(path string, entry fs.DirEntry, err error) error {

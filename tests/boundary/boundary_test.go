@@ -20,8 +20,8 @@ import (
 
 const module = "github.com/rondo-rl/rondo/"
 
-// layers are the top-level folders, from what imports to what is imported. A folder may import its own layer's
-// folders only where peers says so, and every layer below.
+// layers are the top-level folders, from what imports to what is imported. A folder may import its
+// own layer's folders only where peers says so, and every layer below.
 var layers = [][]string{
 	{"cmd"},
 	{"cli"},
@@ -40,9 +40,11 @@ var layers = [][]string{
 // peers are the imports within a layer.
 var peers = map[string][]string{}
 
-// exceptions are single packages with a rule of their own. A checker knows the log and the store alone.
+// exceptions are single packages with a rule of their own. A checker knows the
+// log and the store alone.
 var exceptions = map[string][]string{
-	"audit": {"advantage", "events", "events/eventlog", "events/runfile", "events/topology", "books", "storage", "storage/parts"},
+	"audit": {"advantage", "events", "events/eventlog", "events/runfile", "events/topology", "books",
+		"storage", "storage/parts"},
 }
 
 // goPackage is what `go list -json` says of a package.
@@ -63,17 +65,21 @@ func TestImportsPointOneWay(t *testing.T) {
 			}
 		}
 	}
-	for _, folder := range []string{"cmd", "cli", "services", "pipeline", "sandbox", "demo", "bench", "storage", "events", "schemas"} {
+	for _, folder := range []string{"cmd", "cli", "services", "pipeline", "sandbox", "demo", "bench",
+		"storage", "events", "schemas"} {
 		if !checked[folder] {
 			t.Errorf("no package below %s was looked at", folder)
 		}
 	}
 }
 
-// helpers are the packages that tests of every layer may import. Only tests and other helpers import them.
+// helpers are the packages that tests of every layer may import. Only tests and
+// other helpers import them.
 var helpers = []string{
-	"cli/clitest", "events/natstest", "index/segmenttest", "inference/probe/probetest", "inference/tokenstest", "pipeline/decidertest", "sandbox/sandboxtest", "services/servicetest",
-	"storage/storagetest", "tests/collector", "tests/composefile", "tests/nightly", "tests/plane", "tests/program", "tests/smalldisk",
+	"cli/clitest", "events/natstest", "index/segmenttest", "inference/probe/probetest", "inference/tokenstest",
+	"pipeline/decidertest", "sandbox/sandboxtest", "services/servicetest",
+	"storage/storagetest", "tests/collector", "tests/composefile", "tests/nightly", "tests/plane",
+	"tests/program", "tests/smalldisk",
 }
 
 // wholes are folders with tests of the whole program.
@@ -82,7 +88,8 @@ var wholes = []string{"tests", "examples", "deploy"}
 // testExceptions are single packages whose tests import upward, or another service.
 var testExceptions = map[string][]string{
 	"audit": {"services/trainerfeeder"}, // it checks the batches that the feeder makes
-	// It answers the next turn's message as the generator reads it, and plays the built-in policy's turns on a pack's task.
+	// It answers the next turn's message as the generator reads it, and plays the built-in
+	// policy's turns on a pack's task.
 	"services/toolrunner": {"services/generator", "demo/packs", "demo/policy"},
 	"tasks":               {"demo/packs"}, // it loads the pack that a user begins with
 }
@@ -92,7 +99,8 @@ func TestTestsImportDown(t *testing.T) {
 	for _, p := range packages(t) {
 		from := strings.TrimPrefix(p.ImportPath, module)
 		for _, imported := range p.Imports {
-			if to := strings.TrimPrefix(imported, module); slices.Contains(helpers, to) && !slices.Contains(helpers, from) && top(from) != "tests" {
+			if to := strings.TrimPrefix(imported, module); slices.Contains(helpers, to) &&
+				!slices.Contains(helpers, from) && top(from) != "tests" {
 				t.Errorf("%s, which is no test, imports %s", from, to)
 			}
 		}
@@ -122,7 +130,8 @@ func TestTestsImportDown(t *testing.T) {
 	}
 }
 
-// testMay says whether the tests of a package may import another, both named from the module's root.
+// testMay says whether the tests of a package may import another, both
+// named from the module's root.
 func testMay(from, to string) bool {
 	return allowed(from, to) || slices.Contains(helpers, to) || slices.Contains(wholes, top(from))
 }
@@ -130,20 +139,23 @@ func testMay(from, to string) bool {
 // TestTheRuleForTestsRefuses shows that it can be broken, too.
 func TestTheRuleForTestsRefuses(t *testing.T) {
 	for _, pair := range [][2]string{
-		{"services/scorer", "services/generator"}, {"storage", "events"}, {"events", "services/scorer"}, {"books", "cli/plane"}, {"gc", "cli/gc"}, {"pipeline", "tests/e2e"},
+		{"services/scorer", "services/generator"}, {"storage", "events"}, {"events", "services/scorer"},
+		{"books", "cli/plane"}, {"gc", "cli/gc"}, {"pipeline", "tests/e2e"},
 	} {
 		if testMay(pair[0], pair[1]) {
 			t.Errorf("a test of %s may import %s", pair[0], pair[1])
 		}
 	}
-	for _, pair := range [][2]string{{"export", "cli/clitest"}, {"events/eventlog", "services/servicetest"}, {"deploy", "auth"}, {"cli/gc", "gc"}} {
+	for _, pair := range [][2]string{{"export", "cli/clitest"}, {"events/eventlog", "services/servicetest"},
+		{"deploy", "auth"}, {"cli/gc", "gc"}} {
 		if !testMay(pair[0], pair[1]) {
 			t.Errorf("a test of %s may not import %s", pair[0], pair[1])
 		}
 	}
 }
 
-// libraries are the folders that another program can use without the plane, and basis what they stand on.
+// libraries are the folders that another program can use without the plane, and
+// basis what they stand on.
 var libraries, basis = []string{"sandbox", "weights", "index"}, []string{"storage", "retry", "redact", "wording"}
 
 func TestLibrariesStandAlone(t *testing.T) {
@@ -158,7 +170,8 @@ func TestLibrariesStandAlone(t *testing.T) {
 	}
 }
 
-// standsAlone says whether an import leaves a package free of the plane: what a library stands on imports nothing else of ours, either.
+// standsAlone says whether an import leaves a package free of the plane: what a library stands on
+// imports nothing else of ours, either.
 func standsAlone(from, to string) bool {
 	switch {
 	case slices.Contains(libraries, top(from)):
@@ -169,14 +182,16 @@ func standsAlone(from, to string) bool {
 	return true
 }
 
-// TestProductHasNoBenchmarks keeps benchmarks and simulators out of the programs that users install, and rondo-bench out of releases and images. What rondo-bench
-// imports shows that they are found.
+// TestProductHasNoBenchmarks keeps benchmarks and simulators out of the programs that
+// users install, and rondo-bench out of releases and images. What rondo-bench imports
+// shows that they are found.
 func TestProductHasNoBenchmarks(t *testing.T) {
 	imports := map[string][]string{}
 	for _, p := range packages(t) {
 		imports[strings.TrimPrefix(p.ImportPath, module)] = p.Imports
 	}
-	for program, want := range map[string]bool{"cmd/rondo": false, "cmd/rondo-sandbox-init": false, "cmd/rondo-bench": true} {
+	for program, want := range map[string]bool{"cmd/rondo": false, "cmd/rondo-sandbox-init": false,
+		"cmd/rondo-bench": true} {
 		seen := map[string]bool{}
 		var follow func(from string)
 		follow = func(from string) {
@@ -198,7 +213,8 @@ func TestProductHasNoBenchmarks(t *testing.T) {
 			}
 		}
 		if slices.Sort(benchmarks); len(benchmarks) > 0 != want || len(imports[program]) == 0 {
-			t.Errorf("%s imports %d packages directly, and of benchmarks %q", program, len(imports[program]), benchmarks)
+			t.Errorf("%s imports %d packages directly, and of benchmarks %q", program,
+				len(imports[program]), benchmarks)
 		}
 	}
 	for _, made := range []string{"../../Dockerfile", "../../.goreleaser.yaml"} {
@@ -206,7 +222,8 @@ func TestProductHasNoBenchmarks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Contains(text, []byte("./cmd/rondo-sandbox-init")) || bytes.Contains(text, []byte("rondo-bench")) || bytes.Contains(text, []byte("./cmd/...")) {
+		if !bytes.Contains(text, []byte("./cmd/rondo-sandbox-init")) || bytes.Contains(text, []byte("rondo-bench")) ||
+			bytes.Contains(text, []byte("./cmd/...")) {
 			t.Errorf("%s builds rondo-bench, or not by name", made)
 		}
 	}
@@ -234,14 +251,16 @@ func TestTheRuleRefuses(t *testing.T) {
 			t.Errorf("%s may import %s", pair[0], pair[1])
 		}
 	}
-	for _, pair := range [][2]string{{"weights/fetch", "events"}, {"sandbox", "pipeline"}, {"index/merkle", "inference"}, {"redact", "schemas"}, {"storage/s3", "slots"}} {
+	for _, pair := range [][2]string{{"weights/fetch", "events"}, {"sandbox", "pipeline"},
+		{"index/merkle", "inference"}, {"redact", "schemas"}, {"storage/s3", "slots"}} {
 		if standsAlone(pair[0], pair[1]) {
 			t.Errorf("%s may import %s", pair[0], pair[1])
 		}
 	}
 	for _, pair := range [][2]string{
 		{"cmd/rondo", "services/scorer"}, {"services/scorer", "sandbox/verifier"}, {"services/scorer", "pipeline"},
-		{"services/scorer", "services/scorer/internal/x"}, {"tasks", "sandbox"}, {"cli/audit", "audit"}, {"tests/e2e", "sandbox"},
+		{"services/scorer", "services/scorer/internal/x"}, {"tasks", "sandbox"}, {"cli/audit", "audit"},
+		{"tests/e2e", "sandbox"},
 	} {
 		if !allowed(pair[0], pair[1]) {
 			t.Errorf("%s may not import %s", pair[0], pair[1])

@@ -12,21 +12,27 @@ import (
 	"testing"
 )
 
-// readers is what files of services keep, or take from their environment, to read the log by. In a cluster a follower may be behind, so a handler reads by its
-// input's Log. One that had another reader at hand would read less than its input says, and say nothing of it.
+// readers is what files of services keep, or take from their environment, to read the log by. In a
+// cluster a follower may be behind, so a handler reads by its input's Log. One that had another
+// reader at hand would read less than its input says, and say nothing of it.
 var readers = map[string]string{
 	// A submission has no position on the log of its run.
-	"intake/chains.go": "Reader", "intake/sender.go": "Reader", "intake/service.go": "Reader Streams env.Log.Reader env.Log.Streams",
+	"intake/chains.go": "Reader", "intake/sender.go": "Reader",
+	"intake/service.go": "Reader Streams env.Log.Reader env.Log.Streams",
 	// These have no inputs.
-	"dashboard/book.go": "Reader", "dashboard/shelf.go": "Reader", "dashboard/service.go": "Reader env.Log.Reader", "gateway/service.go": "Reader env.Log.Reader",
-	// The archiver seals by the bounds of a stream, and in rounds; the sampler watches how full streams are.
-	"archiver/service.go": "Archive Streams env.Log.Archive env.Log.Streams", "querysampler/watch.go": "Reader env.Log.Reader",
+	"dashboard/book.go": "Reader", "dashboard/shelf.go": "Reader", "dashboard/service.go": "Reader env.Log.Reader",
+	"gateway/service.go": "Reader env.Log.Reader",
+	// The archiver seals by the bounds of a stream, and in rounds; the sampler
+	// watches how full streams are.
+	"archiver/service.go":   "Archive Streams env.Log.Archive env.Log.Streams",
+	"querysampler/watch.go": "Reader env.Log.Reader",
 	// The pool follows rollouts that are over, and routes are asked for without an input.
-	"toolrunner/endings.go": "Reader", "toolrunner/service.go": "env.Log.Reader", "toolrunner/offer.go": "env.Log.Config",
+	"toolrunner/endings.go": "Reader", "toolrunner/service.go": "env.Log.Reader",
+	"toolrunner/offer.go": "env.Log.Config",
 }
 
-// TestHandlersReadAtTheirInput: no service keeps a reader but in the files of that list, and no function anywhere that is given an input reads by anything but
-// the input's Log.
+// TestHandlersReadAtTheirInput: no service keeps a reader but in the files of that list, and no
+// function anywhere that is given an input reads by anything but the input's Log.
 func TestHandlersReadAtTheirInput(t *testing.T) {
 	methods := readerMethods(t)
 	unused := maps.Clone(readers)
@@ -116,7 +122,8 @@ func readerMethods(t *testing.T) (names []string) {
 	return names
 }
 
-// keptReaders are the fields and variables of a file that are parts of the log which read, and what it takes from its environment.
+// keptReaders are the fields and variables of a file that are parts of the log which read, and what
+// it takes from its environment.
 func keptReaders(file *ast.File, methods []string) (kept []string) {
 	parts := []string{"Reader", "Archive", "Streams", "Restorer"}
 	keep := func(e ast.Expr) {
@@ -134,7 +141,8 @@ func keptReaders(file *ast.File, methods []string) (kept []string) {
 			keep(n.Type)
 		case *ast.SelectorExpr:
 			log, ok := n.X.(*ast.SelectorExpr)
-			if ok && log.Sel.Name == "Log" && nameOf(log.X) == "env" && (slices.Contains(parts, n.Sel.Name) || slices.Contains(methods, n.Sel.Name)) {
+			if ok && log.Sel.Name == "Log" && nameOf(log.X) == "env" &&
+				(slices.Contains(parts, n.Sel.Name) || slices.Contains(methods, n.Sel.Name)) {
 				kept = append(kept, "env.Log."+n.Sel.Name)
 			}
 		}
@@ -144,7 +152,8 @@ func keptReaders(file *ast.File, methods []string) (kept []string) {
 	return slices.Compact(kept)
 }
 
-// readsBeside are the calls by which functions that are given an input read the log, but not by the input's Log.
+// readsBeside are the calls by which functions that are given an input read the log,
+// but not by the input's Log.
 func readsBeside(file *ast.File, methods []string) (found []string) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		var t *ast.FuncType
@@ -171,7 +180,8 @@ func readsBeside(file *ast.File, methods []string) (found []string) {
 			if !ok || !slices.Contains(methods, method.Sel.Name) {
 				return true
 			}
-			if log, ok := method.X.(*ast.SelectorExpr); ok && strings.EqualFold(log.Sel.Name, "log") && nameOf(log.X) != input {
+			if log, ok := method.X.(*ast.SelectorExpr); ok && strings.EqualFold(log.Sel.Name, "log") &&
+				nameOf(log.X) != input {
 				found = append(found, nameOf(log.X)+"."+log.Sel.Name+"."+method.Sel.Name)
 			}
 			return true
@@ -184,7 +194,8 @@ func readsBeside(file *ast.File, methods []string) (found []string) {
 // inputOf is the name of the input that a function is given.
 func inputOf(t *ast.FuncType) (name string, ok bool) {
 	for _, p := range t.Params.List {
-		if s, is := p.Type.(*ast.SelectorExpr); is && nameOf(s.X) == "pipeline" && s.Sel.Name == "Message" && len(p.Names) == 1 {
+		if s, is := p.Type.(*ast.SelectorExpr); is && nameOf(s.X) == "pipeline" &&
+			s.Sel.Name == "Message" && len(p.Names) == 1 {
 			return p.Names[0].Name, true
 		}
 	}

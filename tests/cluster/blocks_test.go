@@ -12,14 +12,18 @@ import (
 	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
-// TestKilledServersKeepTheirMessages kills servers that sync each write while files of messages fill up. A run's stream, made as Rondo makes it, has
-// every message on each of them: compressed, as on a single server, one of them would not take writes any more (docs/upstream).
+// TestKilledServersKeepTheirMessages kills servers that sync each write while files of messages
+// fill up. A run's stream, made as Rondo makes it, has every message on each of them: compressed,
+// as on a single server, one of them would not take writes any more (docs/upstream).
 func TestKilledServersKeepTheirMessages(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartMembers(t, servers, true)
 	log := c.Log()
 	const run = "r"
-	natstest.Eventually(t, "the run has its stream", func() bool { return log.Streams.EnsureRun(t.Context(), run) == nil })
+	natstest.Eventually(t, "the run has its stream", func() bool {
+		return log.Streams.EnsureRun(t.Context(),
+			run) == nil
+	})
 	js, stream := log.JetStream(), events.RunStream(run)
 	text := bytes.Repeat([]byte("some words that compress well, "), 1000)
 	for round := range nightly.Count(2, 20) {
@@ -50,7 +54,8 @@ func TestKilledServersKeepTheirMessages(t *testing.T) {
 		}
 		var before uint64
 		natstest.Eventually(t, "the stream is known", func() bool { before = size(); return round == 0 || before > 0 })
-		// A server that comes back goes behind its last snapshot, at most one in ten seconds, so some files must fill up since.
+		// A server that comes back goes behind its last snapshot, at most one in ten seconds, so
+		// some files must fill up since.
 		natstest.Eventually(t, "files are full", func() bool { return size() > before+40<<20 })
 		c.Kill(round % servers)
 		c.Start(round % servers)

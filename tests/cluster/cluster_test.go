@@ -1,5 +1,5 @@
-// Package cluster kills, stops and parts the servers of a NATS cluster, which are processes of their own, while runs go on, and holds the runs
-// to what Rondo promises.
+// Package cluster kills, stops and parts the servers of a NATS cluster, which are processes of
+// their own, while runs go on, and holds the runs to what Rondo promises.
 package cluster
 
 import (
@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 
 const servers = 3
 
-// size is how long a test goes on. RONDO_CLUSTER_ROLLOUTS=2000 makes the run as long, and disturbs the cluster every 20 s until it ends.
+// size is how long a test goes on. RONDO_CLUSTER_ROLLOUTS=2000 makes the run as long, and disturbs
+// the cluster every 20 s until it ends.
 type size struct {
 	rounds int
 	steps  int64
@@ -51,7 +52,8 @@ func sizeOf(t *testing.T) size {
 	return s
 }
 
-// mills runs two planes that share the work over a cluster, each over a connection of its own, until the test ends.
+// mills runs two planes that share the work over a cluster, each over a connection of its
+// own, until the test ends.
 func mills(t *testing.T, c *natstest.Members, log *eventlog.Log, run string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -61,7 +63,8 @@ func mills(t *testing.T, c *natstest.Members, log *eventlog.Log, run string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &mill.Mill{Log: own, Dir: t.TempDir(), Instance: fmt.Sprint("mill-", i), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		p := &mill.Mill{Log: own, Dir: t.TempDir(), Instance: fmt.Sprint("mill-", i),
+			Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 		go func() { ended <- p.Run(ctx, run) }()
 	}
 	t.Cleanup(func() {
@@ -88,7 +91,8 @@ func stepsOf(t *testing.T, log *eventlog.Log, run string) (n int64) {
 	return consumed.Step
 }
 
-// disturbed lets a run go on while its cluster is disturbed again and again, always after a step of the run, and judges it.
+// disturbed lets a run go on while its cluster is disturbed again and again, always after a step
+// of the run, and judges it.
 func disturbed(t *testing.T, disturb func(c *natstest.Members, log *eventlog.Log, run string, round int)) {
 	t.Helper()
 	t.Parallel() // servers that elect a leader, and services that wait for it, need no processor
@@ -96,7 +100,8 @@ func disturbed(t *testing.T, disturb func(c *natstest.Members, log *eventlog.Log
 }
 
 // disturbedOn does it on a cluster that runs.
-func disturbedOn(t *testing.T, c *natstest.Members, disturb func(c *natstest.Members, log *eventlog.Log, run string, round int)) {
+func disturbedOn(t *testing.T, c *natstest.Members, disturb func(c *natstest.Members, log *eventlog.Log,
+	run string, round int)) {
 	t.Helper()
 	log := c.Log()
 	const run = "r"
@@ -149,7 +154,8 @@ func leads(t *testing.T, c *natstest.Members, log *eventlog.Log, stream string) 
 	return leader
 }
 
-// TestLeaderKilled: the server that leads the run's stream is killed, the run goes on, and the server joins again.
+// TestLeaderKilled: the server that leads the run's stream is killed, the run goes on,
+// and the server joins again.
 func TestLeaderKilled(t *testing.T) {
 	disturbed(t, func(c *natstest.Members, log *eventlog.Log, run string, _ int) {
 		i := leads(t, c, log, events.RunStream(run))
@@ -171,8 +177,9 @@ func TestRollingRestart(t *testing.T) {
 	})
 }
 
-// TestPartition: the leader of the run's stream is parted from the other servers and from its clients, so the others go on without it; or it is
-// parted from its clients alone, which go to another one.
+// TestPartition: the leader of the run's stream is parted from the other servers and from
+// its clients, so the others go on without it; or it is parted from its clients alone,
+// which go to another one.
 func TestPartition(t *testing.T) {
 	disturbed(t, func(c *natstest.Members, log *eventlog.Log, run string, round int) {
 		stream := events.RunStream(run)
@@ -187,7 +194,8 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// TestConsumersKeepTheirReplicas: whoever looks for a consumer again does not change how many servers hold it, and neither do leases.
+// TestConsumersKeepTheirReplicas: whoever looks for a consumer again does not change how many
+// servers hold it, and neither do leases.
 func TestConsumersKeepTheirReplicas(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartMembers(t, servers, false)
@@ -228,7 +236,8 @@ func TestConsumersKeepTheirReplicas(t *testing.T) {
 	replicated(t, log, topology.LeaseStream)
 }
 
-// TestMoreReplicas: a plane that began with one replica gets three, by the option of the process that makes its streams, and keeps them.
+// TestMoreReplicas: a plane that began with one replica gets three, by the option of the process
+// that makes its streams, and keeps them.
 func TestMoreReplicas(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartMembers(t, servers, false)
@@ -255,7 +264,8 @@ func TestMoreReplicas(t *testing.T) {
 		log  *eventlog.Log
 		want int
 	}{{one, 1}, {log, servers}} {
-		natstest.Eventually(t, "the streams have other replicas", func() bool { return l.log.Streams.Ensure(t.Context()) == nil })
+		natstest.Eventually(t, "the streams have other replicas",
+			func() bool { return l.log.Streams.Ensure(t.Context()) == nil })
 		has(l.want)
 	}
 	without, err := eventlog.New(c.Connect(), log.Store())

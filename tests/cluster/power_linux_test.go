@@ -72,7 +72,8 @@ func (m *machines) mount(i int) {
 	m.unmounts[i] = unmount
 }
 
-// cut takes the power of some machines in the same moment, and gives it back. Of what was not synced chance keeps a part, nil nothing.
+// cut takes the power of some machines in the same moment, and gives it back. Of what was not
+// synced chance keeps a part, nil nothing.
 func (m *machines) cut(chance *rand.Rand, which ...int) {
 	m.t.Helper()
 	m.Kill(which...)
@@ -138,7 +139,8 @@ func (d *load) run(ctx context.Context) {
 }
 
 func (d *load) append(ctx context.Context, run, entity string, n int, prev uint64, size int) (uint64, bool) {
-	e, err := events.New(run, events.RolloutAnnotatedType, entity, fmt.Sprint(n), events.RolloutAnnotated{Text: strings.Repeat("words ", size/6)})
+	e, err := events.New(run, events.RolloutAnnotatedType, entity, fmt.Sprint(n),
+		events.RolloutAnnotated{Text: strings.Repeat("words ", size/6)})
 	if err != nil {
 		d.t.Error(err)
 		return 0, false
@@ -208,7 +210,8 @@ func idOf(m jetstream.Msg) string {
 func (d *load) consume(ctx context.Context, stream string) {
 	for ctx.Err() == nil {
 		c, err := d.log.JetStream().CreateOrUpdateConsumer(ctx, stream, jetstream.ConsumerConfig{
-			Durable: powerConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: 5 * time.Second, MaxAckPending: 256})
+			Durable: powerConsumer, AckPolicy: jetstream.AckExplicitPolicy,
+			AckWait: 5 * time.Second, MaxAckPending: 256})
 		if err != nil {
 			continue
 		}
@@ -227,8 +230,9 @@ func (d *load) consume(ctx context.Context, stream string) {
 	}
 }
 
-// TestPowerOfReplicasIsCut: three servers, two or one of them lose their power in the same moment while messages are written, consumed and
-// acknowledged, and streams are made. Each message that was acknowledged is there, at its sequence and once, on each replica. Nothing that was not
+// TestPowerOfReplicasIsCut: three servers, two or one of them lose their power in the same moment
+// while messages are written, consumed and acknowledged, and streams are made. Each message that
+// was acknowledged is there, at its sequence and once, on each replica. Nothing that was not
 // handled counts as consumed.
 func TestPowerOfReplicasIsCut(t *testing.T) {
 	t.Parallel() // servers that elect a leader need no processor
@@ -237,7 +241,10 @@ func TestPowerOfReplicasIsCut(t *testing.T) {
 	chance := rand.New(rand.NewPCG(seed, 0))
 	m := onDisks(t)
 	log, l := m.Log(), &ledger{handled: map[string]bool{}}
-	natstest.Eventually(t, "the run has its stream", func() bool { return log.Streams.EnsureRun(t.Context(), powerRun) == nil })
+	natstest.Eventually(t, "the run has its stream", func() bool {
+		return log.Streams.EnsureRun(t.Context(),
+			powerRun) == nil
+	})
 	n := nightly.Count(1, 20)
 	for life := range n {
 		m.live(log, l, life, chance)
@@ -253,8 +260,9 @@ func TestPowerOfReplicasIsCut(t *testing.T) {
 	t.Logf("%d messages were acknowledged, and are there", len(l.answers))
 }
 
-// TestRunOutlivesPowerCuts: all servers of a cluster that syncs each write lose their power in the same moment, again and again, and a run goes on
-// behind each cut to its end. The services are on other machines, and know what they have read.
+// TestRunOutlivesPowerCuts: all servers of a cluster that syncs each write lose their power in the
+// same moment, again and again, and a run goes on behind each cut to its end. The services are on
+// other machines, and know what they have read.
 func TestRunOutlivesPowerCuts(t *testing.T) {
 	nightly.Only(t)
 	t.Parallel()
@@ -299,7 +307,8 @@ func (m *machines) live(log *eventlog.Log, l *ledger, life int, chance *rand.Ran
 	grows(100) // the cluster goes on
 }
 
-// check holds each replica to what was answered: of the streams that were written to since the last check, or of all.
+// check holds each replica to what was answered: of the streams that were written to since
+// the last check, or of all.
 func (m *machines) check(log *eventlog.Log, l *ledger, all bool) {
 	m.t.Helper()
 	l.mu.Lock()
@@ -325,7 +334,8 @@ func (m *machines) checkStream(log *eventlog.Log, l *ledger, stream string, want
 		t.Errorf("%s, which has %d acknowledged messages: %v", stream, len(wants), err)
 		return
 	}
-	if state := s.CachedInfo().State; stream != events.IntakeStream && (state.FirstSeq != 1 || state.Msgs != state.LastSeq) {
+	if state := s.CachedInfo().State; stream != events.IntakeStream &&
+		(state.FirstSeq != 1 || state.Msgs != state.LastSeq) {
 		t.Errorf("%s has %d messages from %d to %d", stream, state.Msgs, state.FirstSeq, state.LastSeq)
 	}
 	m.direct(s, wants)
@@ -347,13 +357,15 @@ func (m *machines) checkStream(log *eventlog.Log, l *ledger, stream string, want
 			}
 		}
 		if len(lost) > 0 {
-			t.Errorf("%s on server %d: %d of %d acknowledged messages are not at their sequences, the first is %+v, where it has %q", stream, leader, len(lost), len(wants), lost[0], found[lost[0].seq])
+			t.Errorf("%s on server %d: %d of %d acknowledged messages are not at their sequences, the first is %+v, where it has %q",
+				stream, leader, len(lost), len(wants), lost[0], found[lost[0].seq])
 		}
 		if c, err := log.JetStream().Consumer(t.Context(), stream, powerConsumer); err == nil {
 			floor := c.CachedInfo().AckFloor.Stream
 			for seq, id := range found {
 				if seq <= floor && !l.handled[id] {
-					t.Errorf("%s: all until sequence %d counts as consumed, and %s at %d was not handled", stream, floor, id, seq)
+					t.Errorf("%s: all until sequence %d counts as consumed, and %s at %d was not handled", stream,
+						floor, id, seq)
 				}
 			}
 		}
@@ -407,17 +419,20 @@ func (m *machines) same(stream string, server int, first, whole map[uint64]strin
 	}
 	if len(differ) > 0 {
 		seq := slices.Min(differ)
-		m.t.Errorf("%s: servers 0 and %d differ at %d sequences, the first is %d: %q and %q", stream, server, len(differ), seq, first[seq], whole[seq])
+		m.t.Errorf("%s: servers 0 and %d differ at %d sequences, the first is %d: %q and %q", stream, server,
+			len(differ), seq, first[seq], whole[seq])
 	}
 }
 
-// content is what a server has of a stream while it leads it, by sequence: the messages' ids, and all of them in short.
+// content is what a server has of a stream while it leads it, by sequence: the messages' ids,
+// and all of them in short.
 func (m *machines) content(log *eventlog.Log, stream string, leader int) (found, whole map[uint64]string) {
 	t := m.t
 	t.Helper()
 	natstest.Eventually(t, fmt.Sprintf("server %d leads %s, and is read", leader, stream), func() bool {
 		if m.Leader(log, stream) != leader {
-			_, _ = log.Conn().Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream, fmt.Appendf(nil, `{"placement":{"preferred":"n%d"}}`, leader), time.Second)
+			_, _ = log.Conn().Request("$JS.API.STREAM.LEADER.STEPDOWN."+stream,
+				fmt.Appendf(nil, `{"placement":{"preferred":"n%d"}}`, leader), time.Second)
 			return false
 		}
 		s, err := log.JetStream().Stream(t.Context(), stream)
@@ -430,7 +445,8 @@ func (m *machines) content(log *eventlog.Log, stream string, leader int) (found,
 		reads.SetLimit(32)
 		for i := range messages {
 			reads.Go(func() (err error) { // of the leader: another way of reading asks any server
-				messages[i], err = log.Conn().Request("$JS.API.STREAM.MSG.GET."+stream, fmt.Appendf(nil, `{"seq":%d}`, state.FirstSeq+uint64(i)), 5*time.Second)
+				messages[i], err = log.Conn().Request("$JS.API.STREAM.MSG.GET."+stream,
+					fmt.Appendf(nil, `{"seq":%d}`, state.FirstSeq+uint64(i)), 5*time.Second)
 				return err
 			})
 		}
@@ -458,7 +474,8 @@ func (m *machines) content(log *eventlog.Log, stream string, leader int) (found,
 				}
 				found[seq] = header.Get("ce-id")
 			}
-			whole[seq] = fmt.Sprintf("%s %s %s %x", r.Message.Subject, r.Message.Time, r.Message.Header, sha256.Sum256(r.Message.Data))
+			whole[seq] = fmt.Sprintf("%s %s %s %x", r.Message.Subject, r.Message.Time, r.Message.Header,
+				sha256.Sum256(r.Message.Data))
 		}
 		return m.Leader(log, stream) == leader
 	})

@@ -28,9 +28,11 @@ func opened(t *testing.T, c *natstest.Members, store string) *eventlog.Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An intake that finds no leader for half a minute ends, and is started again by whoever runs it.
+	// An intake that finds no leader for half a minute ends, and is started
+	// again by whoever runs it.
 	natstest.Eventually(t, "the cluster has a leader", func() bool {
-		_, err := log.JetStream().Stream(t.Context(), events.CatalogueStream) // its leader alone knows that there is none
+		// its leader alone knows that there is none
+		_, err := log.JetStream().Stream(t.Context(), events.CatalogueStream)
 		return errors.Is(err, jetstream.ErrStreamNotFound)
 	})
 	return log
@@ -60,8 +62,9 @@ func replicated(t *testing.T, log *eventlog.Log, streams ...string) {
 // fixed are the streams that every plane has.
 var fixed = []string{events.CatalogueStream, events.IntakeStream, events.DeadStream}
 
-// TestProgramOnThreeServers: the services, as processes of the program with --replicas 3 at the intake alone, train the built-in policy while each server is killed once, the
-// leader of the run's stream first. The run goes on while a server is away.
+// TestProgramOnThreeServers: the services, as processes of the program with --replicas 3 at the
+// intake alone, train the built-in policy while each server is killed once, the leader of the run's
+// stream first. The run goes on while a server is away.
 func TestProgramOnThreeServers(t *testing.T) {
 	program.NeedSandbox(t)
 	t.Parallel()
@@ -102,7 +105,8 @@ func TestProgramOnThreeServers(t *testing.T) {
 	replicated(t, log, append(fixed, stream, topology.LeaseStream)...)
 }
 
-// TestRunsMoveToCluster: as the guide says, a run of one server is archived and restored on a cluster whose streams the intake has made, and has three replicas there.
+// TestRunsMoveToCluster: as the guide says, a run of one server is archived and restored on a
+// cluster whose streams the intake has made, and has three replicas there.
 func TestRunsMoveToCluster(t *testing.T) {
 	program.NeedSandbox(t)
 	t.Parallel()

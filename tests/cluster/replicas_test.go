@@ -33,8 +33,9 @@ func scored(ctx context.Context, log *eventlog.Log, run string, n int) error {
 	return err
 }
 
-// BenchmarkReplicas takes the rollouts of the same run, which are all open at once, through one server and through three that each hold it. Servers are processes of this machine, which share its
-// processors and its disk.
+// BenchmarkReplicas takes the rollouts of the same run, which are all open at once, through one
+// server and through three that each hold it. Servers are processes of this machine, which share
+// its processors and its disk.
 func BenchmarkReplicas(b *testing.B) {
 	for _, always := range []bool{true, false} {
 		for _, n := range []int{1, servers} {

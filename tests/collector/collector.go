@@ -1,4 +1,5 @@
-// Package collector is an OpenTelemetry collector for tests, which decodes what it is sent over HTTP.
+// Package collector is an OpenTelemetry collector for tests, which decodes
+// what it is sent over HTTP.
 package collector
 
 import (
@@ -84,9 +85,11 @@ func (c *Collector) take(request *tracev1.TracesData) {
 
 func read(s *tracev1.Span, of map[string]string) Span {
 	span := Span{
-		Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId), Parent: hex.EncodeToString(s.ParentSpanId), Name: s.Name,
+		Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId),
+		Parent: hex.EncodeToString(s.ParentSpanId), Name: s.Name,
 		Service: of["service.name"], Instance: of["service.instance.id"], Attributes: texts(s.Attributes),
-		Failed: s.GetStatus().GetCode() == tracev1.Status_STATUS_CODE_ERROR, Start: s.StartTimeUnixNano, End: s.EndTimeUnixNano,
+		Failed: s.GetStatus().GetCode() == tracev1.Status_STATUS_CODE_ERROR,
+		Start:  s.StartTimeUnixNano, End: s.EndTimeUnixNano,
 	}
 	for _, l := range s.Links {
 		span.Links = append(span.Links, hex.EncodeToString(l.TraceId)+"/"+hex.EncodeToString(l.SpanId))

@@ -11,8 +11,9 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// Real starts the OpenTelemetry project's own collector, which passes on to c what it is sent at the addresses that Real gives. Without the modules that it is built
-// from the test is skipped, or fails with RONDO_REQUIRE_ALL=1.
+// Real starts the OpenTelemetry project's own collector, which passes on to c what it is sent at
+// the addresses that Real gives. Without the modules that it is built from the test is skipped, or
+// fails with RONDO_REQUIRE_ALL=1.
 func (c *Collector) Real(t *testing.T) (url string) {
 	t.Helper()
 	binary, err := storagetest.Tool("otelcol")

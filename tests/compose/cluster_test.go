@@ -33,8 +33,9 @@ func guided(t *testing.T) (commands []string) {
 	return strings.Split(strings.TrimSpace(block), "\n")
 }
 
-// threeServers does as the guide says: the log is on three servers, and each is killed in turn while the demo trains, and comes back when the run has
-// gone on without it. The run is longer than that takes, and is judged where it is.
+// threeServers does as the guide says: the log is on three servers, and each is killed in turn
+// while the demo trains, and comes back when the run has gone on without it. The run is longer than
+// that takes, and is judged where it is.
 func threeServers(t *testing.T) {
 	commands := guided(t)
 	setting, found := strings.CutPrefix(commands[0], "echo COMPOSE_FILE=")
@@ -83,7 +84,8 @@ func threeServers(t *testing.T) {
 		}
 		t.Logf("without %s, 20 events came within %s", server, time.Since(began).Round(100*time.Millisecond))
 		if server == "nats-2" {
-			if out := do(commands[3]); !regexp.MustCompile(`stream RONDO.*nats-2 (is away|behind)`).MatchString(out) { // doctor; the servers need a while to miss one
+			// doctor; the servers need a while to miss one
+			if out := do(commands[3]); !regexp.MustCompile(`stream RONDO.*nats-2 (is away|behind)`).MatchString(out) {
 				t.Errorf("rondo doctor does not miss nats-2:\n%s", out)
 			}
 		}
@@ -111,8 +113,10 @@ func (s *stack) whole(js jetstream.JetStream) {
 	streams := js.ListStreams(s.t.Context())
 	for info := range streams.Info() {
 		n++
-		if info.Config.Replicas != 3 || info.Config.Compression != jetstream.NoCompression || info.Cluster == nil || len(info.Cluster.Replicas) != 2 {
-			s.t.Errorf("stream %s: %d replicas, compression %s, %+v", info.Config.Name, info.Config.Replicas, info.Config.Compression, info.Cluster)
+		if info.Config.Replicas != 3 || info.Config.Compression != jetstream.NoCompression || info.Cluster == nil ||
+			len(info.Cluster.Replicas) != 2 {
+			s.t.Errorf("stream %s: %d replicas, compression %s, %+v", info.Config.Name, info.Config.Replicas,
+				info.Config.Compression, info.Cluster)
 			continue
 		}
 		for _, r := range info.Cluster.Replicas {

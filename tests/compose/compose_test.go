@@ -1,4 +1,5 @@
-// Package compose_test brings compose.yaml up for real, as somebody would who has just cloned the repository.
+// Package compose_test brings compose.yaml up for real, as somebody would who has
+// just cloned the repository.
 package compose_test
 
 import (
@@ -15,7 +16,8 @@ import (
 const (
 	// run is what the profile demo opens.
 	run = "demo-1"
-	// steps is as few as show the learning beyond doubt: the first two steps have a mean reward of some 0.3, the last two of some 0.6.
+	// steps is as few as show the learning beyond doubt: the first two steps have a mean reward of
+	// some 0.3, the last two of some 0.6.
 	steps  = 4
 	learnt = 0.12 // what the last two steps have to be above the first two
 	// publish is an address apart from what runs on this machine.
@@ -35,15 +37,17 @@ func TestComposeUp(t *testing.T) {
 	t.Run("three servers", threeServers)
 }
 
-// oneServer: the demo learns, although containers are killed and everything is taken down and up again meanwhile; each service does its part and no
-// other's; and the run's log holds what Rondo promises of it.
+// oneServer: the demo learns, although containers are killed and everything is taken down
+// and up again meanwhile; each service does its part and no other's; and the run's log holds
+// what Rondo promises of it.
 func oneServer(t *testing.T) {
 	s := newStack(t, map[string]string{"RONDO_DEMO_STEPS": fmt.Sprint(steps), "RONDO_PUBLISH": publish})
 	up := []string{"--profile", "demo", "up", "--detach", "--wait", "--wait-timeout", "600"}
 	s.compose(append(up, "--build")...)
 
 	keys := s.keysOf(topology.Generator)
-	// The first blow comes as early as it can, while the run surely goes on. What follows may come behind its end on a slow machine.
+	// The first blow comes as early as it can, while the run surely goes on. What follows may come
+	// behind its end on a slow machine.
 	s.shows(1)
 	before := s.shown()
 	if before == steps {
@@ -66,13 +70,15 @@ func oneServer(t *testing.T) {
 	s.scraped()
 
 	s.demoEnds()
-	if log := s.compose("logs", "--no-log-prefix", "demo"); !strings.Contains(log, fmt.Sprintf("step  %d/%d", steps, steps)) || !strings.Contains(log, "The reward went from") {
+	if log := s.compose("logs", "--no-log-prefix", "demo"); !strings.Contains(log,
+		fmt.Sprintf("step  %d/%d", steps, steps)) || !strings.Contains(log, "The reward went from") {
 		t.Errorf("the demo's log shows no learning:\n%s", log)
 	}
 	s.checkRun()
 	// Up once more with a demo that has ended: it says so again, and is no failure.
 	s.compose("--profile", "demo", "up", "--detach")
-	s.eventually(2*time.Minute, "the demo ends again", func() bool { return s.inspect(s.container("demo")).State.Status == "exited" })
+	s.eventually(2*time.Minute, "the demo ends again",
+		func() bool { return s.inspect(s.container("demo")).State.Status == "exited" })
 	if again := s.show(run); again.State != "closed" || len(again.Rewards) != steps {
 		t.Errorf("after another up the run is %s with the rewards %v", again.State, again.Rewards)
 	}
@@ -81,7 +87,10 @@ func oneServer(t *testing.T) {
 // demoEnds waits for it.
 func (s *stack) demoEnds() {
 	s.t.Helper()
-	s.eventually(patience, "the demo ends", func() bool { return s.inspect(s.container("demo")).State.Status == "exited" })
+	s.eventually(patience, "the demo ends", func() bool {
+		return s.inspect(
+			s.container("demo")).State.Status == "exited"
+	})
 	if code := s.inspect(s.container("demo")).State.ExitCode; code != 0 {
 		s.t.Errorf("the demo ended with exit code %d", code)
 	}
@@ -103,7 +112,8 @@ func (s *stack) shows(n int) {
 	s.eventually(patience, fmt.Sprintf("the demo's step %d", n), func() bool { return s.shown() >= n })
 }
 
-// checkRun looks at the whole run: it learnt, nothing is lost or doubled, and every decision comes out again.
+// checkRun looks at the whole run: it learnt, nothing is lost or doubled, and every
+// decision comes out again.
 func (s *stack) checkRun() {
 	s.t.Helper()
 	end := s.show(run)
@@ -129,7 +139,8 @@ func (s *stack) promises() {
 		Checked     map[string]int `json:"checked"`
 		Differences int            `json:"differences"`
 	}
-	if err != nil || json.Unmarshal([]byte(out), &verified) != nil || verified.Differences != 0 || len(verified.Checked) == 0 {
+	if err != nil || json.Unmarshal([]byte(out), &verified) != nil || verified.Differences != 0 ||
+		len(verified.Checked) == 0 {
 		s.t.Errorf("replay --verify: %v\n%s", err, out)
 	}
 }

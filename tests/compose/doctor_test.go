@@ -7,7 +7,8 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// doctor: in the containers `rondo doctor` finds the log, the store and the keys that the services use, and no trouble.
+// doctor: in the containers `rondo doctor` finds the log, the store and the keys that the
+// services use, and no trouble.
 func (s *stack) doctor() {
 	s.t.Helper()
 	out, err := s.rondo("doctor", "--json")

@@ -32,8 +32,9 @@ func needEngine(t *testing.T) {
 // projects begins the name of what a test makes on the engine.
 const projects = "rondo-test-"
 
-// alone waits until no other test has the ports, and removes what tests left that were killed: the engine starts their containers anew whenever it
-// starts itself, and they would keep the ports for ever.
+// alone waits until no other test has the ports, and removes what tests left that were
+// killed: the engine starts their containers anew whenever it starts itself, and they would
+// keep the ports for ever.
 func alone(t *testing.T) {
 	t.Helper()
 	lock, err := os.Create(filepath.Join(cacheDir(t), "lock"))
@@ -93,7 +94,8 @@ func toolBinary(t *testing.T, dir, name, pkg string) string {
 	return file
 }
 
-// useCompose makes `docker compose` work for this test: the machine's own, or else the one that is built from its module.
+// useCompose makes `docker compose` work for this test: the machine's own, or else the one that
+// is built from its module.
 func useCompose(t *testing.T, cache string) {
 	t.Helper()
 	if out, err := exec.Command("docker", "compose", "version", "--short").Output(); err == nil {
@@ -111,7 +113,8 @@ func useCompose(t *testing.T, cache string) {
 	}
 	// The client hands a machine's proxy on to builds and containers by this file alone.
 	proxies := map[string]string{}
-	for key, variable := range map[string]string{"httpProxy": "http_proxy", "httpsProxy": "https_proxy", "noProxy": "no_proxy"} {
+	for key, variable := range map[string]string{"httpProxy": "http_proxy", "httpsProxy": "https_proxy",
+		"noProxy": "no_proxy"} {
 		for _, v := range []string{variable, strings.ToUpper(variable)} {
 			if value := os.Getenv(v); value != "" {
 				proxies[key] = value
@@ -127,7 +130,8 @@ func useCompose(t *testing.T, cache string) {
 	}
 	t.Setenv("DOCKER_CONFIG", config)
 	must(t, exec.Command("docker", "compose", "version"))
-	t.Logf("docker compose %s, built from its module", find(t, filepath.Join(tools, "go.mod"), `docker/compose/v2 (\S+)`))
+	t.Logf("docker compose %s, built from its module",
+		find(t, filepath.Join(tools, "go.mod"), `docker/compose/v2 (\S+)`))
 }
 
 // must runs a command and gives what it wrote to standard output.
@@ -146,7 +150,8 @@ func output(c *exec.Cmd) (string, error) {
 	c.Stderr = &complaints
 	out, err := c.Output()
 	if err != nil {
-		// Complaints come last: what a build printed ends well before what the engine refused behind it.
+		// Complaints come last: what a build printed ends well before what the
+		// engine refused behind it.
 		err = fmt.Errorf("%s: %w\n%s%s", strings.Join(c.Args, " "), err, out, complaints.String())
 	}
 	return strings.TrimSpace(string(out)), err

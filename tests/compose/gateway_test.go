@@ -16,7 +16,8 @@ func (s *stack) gateway() {
 	s.t.Helper()
 	s.compose("--profile", "gateway", "up", "--detach", "--wait", "--wait-timeout", "300", "gateway")
 	write(s.t, filepath.Join(s.dir, "theirs.yaml"), "policy: small\nendpoint: builtin\nexternal: true\n", 0o644)
-	s.compose("run", "--rm", "--no-TTY", "--volume", s.dir+":/work:ro", "rondo", "run", "open", "theirs", "--file", "/work/theirs.yaml")
+	s.compose("run", "--rm", "--no-TTY", "--volume", s.dir+":/work:ro", "rondo", "run", "open", "theirs",
+		"--file", "/work/theirs.yaml")
 	s.post("/rollouts", `{"run": "theirs", "task": "talk", "group": "first", "size": 1}`)
 	s.post("/rollouts/theirs.xfirst-0/v1/chat/completions", `{"messages": [{"role": "user", "content": "Mend it."}]}`)
 	if end := s.post("/rollouts/theirs.xfirst-0/finish", `{"reward": 1}`); end["state"] != "scored" {
@@ -30,7 +31,8 @@ func (s *stack) gateway() {
 
 func (s *stack) post(path, body string) (answer map[string]any) {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+publish+":8790"+path, bytes.NewReader([]byte(body)))
+	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+publish+":8790"+path,
+		bytes.NewReader([]byte(body)))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -19,19 +19,23 @@ type standIn struct {
 	files      func(t *testing.T, context, cache string) // what the Dockerfile copies
 }
 
-// standIns are what the shipped files pull, an image after those that it is made from. Each was compared with the published
-// Dockerfile, in what the shipped files rely on:
+// standIns are what the shipped files pull, an image after those that it is made from. Each was
+// compared with the published Dockerfile, in what the shipped files rely on:
 //
-//   - debian:bookworm-slim is debootstrap's minimal system without documentation, as debuerreotype makes it; it has no
-//     certificates, no wget and no init.
-//   - busybox:*-musl is one static binary under the names of its applets in /bin, /etc/passwd, an open /tmp, and CMD sh. Debian's
-//     build of it has fewer applets (no adduser), so the Dockerfile uses none of those.
-//   - golang:*-bookworm is Debian with certificates, Go in /usr/local/go, GOPATH /go, GOTOOLCHAIN=local and the work
-//     directory /go. This machine's certificates stand in for Debian's, and there is no C compiler, as the build uses none.
-//   - nats:*-alpine (nats-io/nats-docker) runs as root, has no volume, and its entry point puts nats-server before arguments
-//     that begin with a dash. Alpine's shell and wget are busybox.
-//   - prom/prometheus runs as nobody, who owns /prometheus, and has busybox's wget. Its program is Debian's here, which is older (2.42).
-//   - versity/versitygw runs as root, and its entry point, which is taken from the module itself, makes the command line of VGW_*.
+//   - debian:bookworm-slim is debootstrap's minimal system without documentation, as debuerreotype
+//     makes it; it has no certificates, no wget and no init.
+//   - busybox:*-musl is one static binary under the names of its applets in /bin, /etc/passwd, an
+//     open /tmp, and CMD sh. Debian's build of it has fewer applets (no adduser), so the
+//     Dockerfile uses none of those.
+//   - golang:*-bookworm is Debian with certificates, Go in /usr/local/go, GOPATH /go,
+//     GOTOOLCHAIN=local and the work directory /go. This machine's certificates stand in for
+//     Debian's, and there is no C compiler, as the build uses none.
+//   - nats:*-alpine (nats-io/nats-docker) runs as root, has no volume, and its entry point puts
+//     nats-server before arguments that begin with a dash. Alpine's shell and wget are busybox.
+//   - prom/prometheus runs as nobody, who owns /prometheus, and has busybox's wget. Its program is
+//     Debian's here, which is older (2.42).
+//   - versity/versitygw runs as root, and its entry point, which is taken from the module itself,
+//     makes the command line of VGW_*.
 var standIns = []standIn{
 	{"debian:%s-slim", "Dockerfile", `ARG DEBIAN=(\S+)`, `FROM scratch
 ADD bookworm.tar.gz /
@@ -73,8 +77,9 @@ const debian = "bookworm"
 // ours marks stand-ins, so that a real image is never taken for one and removed.
 const ours = "rondo.stand-in"
 
-// standInImages makes the public images that this engine does not have, and removes them after the test. Where a
-// machine reaches a registry, `docker pull` before the test puts the real ones to the test.
+// standInImages makes the public images that this engine does not have, and removes them
+// after the test. Where a machine reaches a registry, `docker pull` before the test puts
+// the real ones to the test.
 func standInImages(t *testing.T, cache string) {
 	t.Helper()
 	made := map[string]string{} // full names by the part before the colon
@@ -89,10 +94,12 @@ func standInImages(t *testing.T, cache string) {
 		}
 		context := t.TempDir()
 		s.files(t, context, cache)
-		dockerfile := strings.NewReplacer("FROM debian\n", "FROM "+made["debian"]+"\n", "FROM busybox\n", "FROM "+made["busybox"]+"\n").Replace(s.dockerfile)
+		dockerfile := strings.NewReplacer("FROM debian\n", "FROM "+made["debian"]+"\n", "FROM busybox\n",
+			"FROM "+made["busybox"]+"\n").Replace(s.dockerfile)
 		write(t, filepath.Join(context, "Dockerfile"), dockerfile+"LABEL "+ours+"=yes\n", 0o644)
 		build := docker("build", "--quiet", "--tag", name, context)
-		build.Env = append(os.Environ(), "DOCKER_BUILDKIT=0") // every engine has the old builder, and needs no plugin for it
+		// every engine has the old builder, and needs no plugin for it
+		build.Env = append(os.Environ(), "DOCKER_BUILDKIT=0")
 		must(t, build)
 		t.Cleanup(func() { exec.Command("docker", "image", "rm", name).Run() })
 	}
@@ -118,8 +125,10 @@ func debianFiles(t *testing.T, context, cache string) {
 		dir := t.TempDir()
 		must(t, exec.Command("debootstrap", "--variant=minbase", debian, dir, "http://deb.debian.org/debian"))
 		part := archive + ".part"
-		must(t, exec.Command("tar", "--create", "--gzip", "--file", part, "--directory", dir, "--exclude=./var/lib/apt/lists/*",
-			"--exclude=./var/cache/apt/*", "--exclude=./usr/share/doc/*", "--exclude=./usr/share/man/*", "--exclude=./usr/share/locale/*",
+		must(t, exec.Command("tar", "--create", "--gzip", "--file", part, "--directory", dir,
+			"--exclude=./var/lib/apt/lists/*",
+			"--exclude=./var/cache/apt/*", "--exclude=./usr/share/doc/*", "--exclude=./usr/share/man/*",
+			"--exclude=./usr/share/locale/*",
 			"--exclude=./dev/*", "--exclude=./debootstrap", "."))
 		if err := os.Rename(part, archive); err != nil {
 			t.Fatal(err)
@@ -150,9 +159,11 @@ func busyboxFiles(t *testing.T, context, _ string) {
 			t.Fatal(err)
 		}
 	}
-	write(t, filepath.Join(dir, "etc", "passwd"), "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n", 0o644)
+	write(t, filepath.Join(dir, "etc", "passwd"),
+		"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n", 0o644)
 	write(t, filepath.Join(dir, "etc", "group"), "root:x:0:\nnobody:x:65534:\n", 0o644)
-	must(t, exec.Command("tar", "--create", "--owner=0", "--group=0", "--file", filepath.Join(context, "root.tar"), "--directory", dir, "."))
+	must(t, exec.Command("tar", "--create", "--owner=0", "--group=0", "--file", filepath.Join(context, "root.tar"),
+		"--directory", dir, "."))
 }
 
 func goFiles(t *testing.T, context, _ string) {
@@ -162,7 +173,8 @@ func goFiles(t *testing.T, context, _ string) {
 		t.Fatal(err)
 	}
 	for _, part := range []string{"VERSION", "go.env", "bin", "lib", "pkg", "src"} {
-		must(t, exec.Command("cp", "--recursive", "--preserve=mode,timestamps", "--dereference", filepath.Join(goroot, part), target))
+		must(t, exec.Command("cp", "--recursive", "--preserve=mode,timestamps",
+			"--dereference", filepath.Join(goroot, part), target))
 	}
 	certificates := os.Getenv("SSL_CERT_FILE")
 	if certificates == "" {

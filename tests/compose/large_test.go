@@ -36,8 +36,10 @@ with rondo.Client(nats=nats, store=store, ca=ca, creds=creds, wait=60, timeout=3
 // containerMemory is what compose.yaml gives a container of a service, in bytes.
 const containerMemory = 1 << 30
 
-// TestLargeCheckpoint: a checkpoint of RONDO_LARGE_CHECKPOINT GiB passes through containers of 1 GiB: it is uploaded by the Python client, verified by the publisher, fetched
-// and mirrored; then one of its files changes, and goes up and comes down as a delta. On disk are at most 2.3 times its bytes.
+// TestLargeCheckpoint: a checkpoint of RONDO_LARGE_CHECKPOINT GiB passes through containers
+// of 1 GiB: it is uploaded by the Python client, verified by the publisher, fetched and
+// mirrored; then one of its files changes, and goes up and comes down as a delta. On disk are
+// at most 2.3 times its bytes.
 func TestLargeCheckpoint(t *testing.T) {
 	var gib int64
 	if _, err := fmt.Sscan(os.Getenv("RONDO_LARGE_CHECKPOINT"), &gib); err != nil || gib < 1 {
@@ -53,7 +55,8 @@ func TestLargeCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.compose("up", "--detach", "--wait", "--wait-timeout", "600", topology.Intake, topology.WeightPublisher)
-	s.compose("run", "--rm", "--no-TTY", "keys", "auth", "user", "torch", "--role", "trainer", "--run", "large", "--feed", "trainer", "--policy", "my-model")
+	s.compose("run", "--rm", "--no-TTY", "keys", "auth", "user", "torch", "--role", "trainer", "--run", "large",
+		"--feed", "trainer", "--policy", "my-model")
 	s.compose("run", "--rm", "--no-TTY", "access")
 	w.keys, w.admin = s.keysOf("torch"), s.keysOf(topology.Admin)
 
@@ -69,7 +72,8 @@ func TestLargeCheckpoint(t *testing.T) {
 	w.remove("copy")
 	w.publish(1, first, "", gib<<30)
 	w.remove("first")
-	w.container("fetched", gib<<30, "--volume", models+":/models", "rondo", "weights", "fetch", "my-model", "--to", "/models", "--json")
+	w.container("fetched", gib<<30, "--volume", models+":/models", "rondo", "weights", "fetch", "my-model",
+		"--to", "/models", "--json")
 	for i, size := range files {
 		w.check(filepath.Join(models, "v000001"), i, size, false)
 	}
@@ -77,14 +81,16 @@ func TestLargeCheckpoint(t *testing.T) {
 	// One file changes; the others are those that were fetched.
 	second, last := w.path("second"), len(files)-1
 	for i := range last {
-		if err := os.Link(filepath.Join(models, "v000001", shardName(i)), filepath.Join(second, shardName(i))); err != nil {
+		if err := os.Link(filepath.Join(models, "v000001", shardName(i)),
+			filepath.Join(second, shardName(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.write(second, last, files[last], true)
 	w.publish(2, second, filepath.Join(models, "v000001"), files[last])
 	w.remove("second")
-	w.container("fetched by a delta", files[last], "--volume", models+":/models", "rondo", "weights", "fetch", "my-model", "--to", "/models", "--json")
+	w.container("fetched by a delta", files[last], "--volume", models+":/models", "rondo", "weights", "fetch",
+		"my-model", "--to", "/models", "--json")
 	w.check(filepath.Join(models, "v000002"), last, files[last], true)
 	w.remove("models")
 
@@ -95,8 +101,10 @@ func TestLargeCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.container("mirrored", gib<<30, "--volume", root+":/root-keys:ro", "--env", "AWS_ACCESS_KEY_ID_FILE=/root-keys/root.access", "--env", "AWS_SECRET_ACCESS_KEY_FILE=/root-keys/root.secret",
-		"rondo", "weights", "mirror", "my-model", "--to", "s3://rondo-mirror?endpoint=http://s3:7070&create=true", "--json")
+	w.container("mirrored", gib<<30, "--volume", root+":/root-keys:ro", "--env",
+		"AWS_ACCESS_KEY_ID_FILE=/root-keys/root.access", "--env", "AWS_SECRET_ACCESS_KEY_FILE=/root-keys/root.secret",
+		"rondo", "weights", "mirror", "my-model", "--to",
+		"s3://rondo-mirror?endpoint=http://s3:7070&create=true", "--json")
 	for _, service := range []string{"nats", "s3", topology.Intake, topology.WeightPublisher} {
 		w.weigh(service, s.container(service))
 	}
@@ -137,7 +145,8 @@ func (w *walk) timed(what string, size int64, work func()) {
 	w.t.Logf("%-22s %7.1f s, %6.0f MB/s", what, took, float64(size)/1e6/took)
 }
 
-// publish lets the Python client publish a folder, and tells how long that took, and of it the publisher's part.
+// publish lets the Python client publish a folder, and tells how long that took, and of
+// it the publisher's part.
 func (w *walk) publish(version int, folder, base string, size int64) {
 	w.t.Helper()
 	python := os.Getenv("RONDO_PYTHON")
@@ -145,18 +154,21 @@ func (w *walk) publish(version int, folder, base string, size int64) {
 		python = "python3"
 	}
 	log, store := "nats://"+publish+":4222", "s3://rondo?endpoint=http://"+publish+":7070"
-	c := exec.Command(python, "-c", publishing, log, store, filepath.Join(w.keys, "ca.crt"), filepath.Join(w.keys, "nats.creds"), folder, base)
+	c := exec.Command(python, "-c", publishing, log, store, filepath.Join(w.keys, "ca.crt"),
+		filepath.Join(w.keys, "nats.creds"), folder, base)
 	client, err := filepath.Abs(root + "/clients/python")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c.Env = append(os.Environ(), "PYTHONPATH="+client, "AWS_ACCESS_KEY_ID="+read(w.t, w.keys, "s3.access"), "AWS_SECRET_ACCESS_KEY="+read(w.t, w.keys, "s3.secret"))
+	c.Env = append(os.Environ(), "PYTHONPATH="+client, "AWS_ACCESS_KEY_ID="+read(w.t, w.keys, "s3.access"),
+		"AWS_SECRET_ACCESS_KEY="+read(w.t, w.keys, "s3.secret"))
 	w.timed(fmt.Sprintf("version %d published", version), size, func() {
 		if said := must(w.t, c); said != fmt.Sprint(version) {
 			w.t.Fatalf("published as %q, want %d", said, version)
 		}
 	})
-	// With a base this counts pages of mapped files, too, which the kernel takes back when it needs them.
+	// With a base this counts pages of mapped files, too, which the kernel takes
+	// back when it needs them.
 	if peak := c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10; peak > containerMemory && base == "" {
 		w.t.Errorf("the trainer has %d MiB of memory", peak>>20)
 	} else {
@@ -229,7 +241,8 @@ func (w *walk) container(what string, size int64, args ...string) {
 // weigh looks at what a service took.
 func (w *walk) weigh(service, container string) {
 	w.t.Helper()
-	said := must(w.t, docker("container", "inspect", "--format", "{{.State.Pid}} {{.HostConfig.Memory}} {{.State.OOMKilled}} {{.RestartCount}}", container))
+	said := must(w.t, docker("container", "inspect", "--format",
+		"{{.State.Pid}} {{.HostConfig.Memory}} {{.State.OOMKilled}} {{.RestartCount}}", container))
 	fields := strings.Fields(said)
 	w.t.Logf("%-16s at most %d MiB of %s bytes", service, residentPeak(fields[0])>>20, fields[1])
 	if fields[2] != "false" || fields[3] != "0" {
@@ -250,7 +263,8 @@ func residentPeak(pid string) (bytes int64) {
 	return bytes << 10
 }
 
-// shards are the sizes of the files: one of a quarter, as objects above 4 GiB are, and others of 1.5 GiB at most.
+// shards are the sizes of the files: one of a quarter, as objects above 4 GiB are, and
+// others of 1.5 GiB at most.
 func shards(total int64) []int64 {
 	sizes := []int64{total / 4}
 	for left := total - total/4; left > 0; left -= sizes[len(sizes)-1] {
@@ -274,7 +288,8 @@ func largeTensor() (made [2][]byte) {
 	return made
 }
 
-// shard gives a file's bytes: tensors of 64 MiB whose names have the file's number, and behind them what is left.
+// shard gives a file's bytes: tensors of 64 MiB whose names have the file's number, and
+// behind them what is left.
 func (w *walk) shard(i int, size int64, stepped bool) io.Reader {
 	data, entries := w.tensor[0], map[string]any{}
 	if stepped {
@@ -283,7 +298,8 @@ func (w *walk) shard(i int, size int64, stepped bool) io.Reader {
 	var parts []io.Reader
 	for at := int64(0); at < size; {
 		n := min(size-at, int64(len(data)))
-		entries[fmt.Sprintf("model.layers.%04d.%04d.weight", i, len(parts))] = map[string]any{"dtype": "BF16", "shape": []int64{n / 2}, "data_offsets": []int64{at, at + n}}
+		entries[fmt.Sprintf("model.layers.%04d.%04d.weight", i, len(parts))] = map[string]any{"dtype": "BF16",
+			"shape": []int64{n / 2}, "data_offsets": []int64{at, at + n}}
 		parts, at = append(parts, bytes.NewReader(data[:n])), at+n
 	}
 	text, err := json.Marshal(entries)

@@ -25,7 +25,8 @@ func (s *stack) keysOf(user string) (dir string) {
 	return dir
 }
 
-// connect reaches the log from outside of the containers; refused is told what the server does not allow.
+// connect reaches the log from outside of the containers; refused is told what
+// the server does not allow.
 func (s *stack) connect(keys string) (nc *nats.Conn, refused chan error) {
 	s.t.Helper()
 	creds := filepath.Join(keys, "nats.creds")
@@ -34,8 +35,12 @@ func (s *stack) connect(keys string) (nc *nats.Conn, refused chan error) {
 		s.t.Fatal(err)
 	}
 	refused = make(chan error, 100)
-	nc, err = nats.Connect(s.log, nats.UserCredentials(creds), nats.RootCAs(filepath.Join(keys, "ca.crt")), nats.CustomInboxPrefix(prefix),
-		nats.Timeout(30*time.Second), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	nc, err = nats.Connect(s.log, nats.UserCredentials(creds), nats.RootCAs(filepath.Join(keys, "ca.crt")),
+		nats.CustomInboxPrefix(prefix),
+		nats.Timeout(30*time.Second), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription,
+			err error) {
+			refused <- err
+		}))
 	if err != nil {
 		s.t.Fatalf("with the keys in %s: %v", keys, err)
 	}
@@ -48,20 +53,24 @@ func bucket(access, secret string) s3.Config {
 	return s3.Config{Endpoint: "http://" + publish + ":7070", Bucket: "rondo", AccessKey: access, SecretKey: secret}
 }
 
-// locked: with the keys of one service, or of an outsider, nobody does another's part, and without any nothing at all.
+// locked: with the keys of one service, or of an outsider, nobody does another's part, and
+// without any nothing at all.
 func (s *stack) locked() {
 	s.t.Helper()
 	// As the head of compose.yaml says.
-	s.compose("run", "--rm", "--no-TTY", "keys", "auth", "user", "torch", "--role", "trainer", "--run", run, "--feed", "trainer", "--policy", "my-model")
+	s.compose("run", "--rm", "--no-TTY", "keys", "auth", "user", "torch", "--role", "trainer", "--run", run, "--feed",
+		"trainer", "--policy", "my-model")
 	s.compose("run", "--rm", "--no-TTY", "access")
 	info := "$JS.API.STREAM.INFO." + events.RunStream(run)
 	for user, others := range map[string]struct{ subjects, keys []string }{
 		topology.Generator: {
-			[]string{"rondo.v1." + run + ".batch.trainer.ready", "rondo.v1." + run + ".rollout.none-0.scored", "rondo.in." + run + ".run." + run + ".closed", "$JS.API.STREAM.DELETE." + events.RunStream(run)},
+			[]string{"rondo.v1." + run + ".batch.trainer.ready", "rondo.v1." + run + ".rollout.none-0.scored",
+				"rondo.in." + run + ".run." + run + ".closed", "$JS.API.STREAM.DELETE." + events.RunStream(run)},
 			[]string{"runs/" + run + "/batches/trainer/of-the-test", "weights/my-model/of-the-test", "of-the-test"},
 		},
 		"torch": {
-			[]string{"rondo.v1." + run + ".batch.trainer.consumed", "rondo.in." + run + ".batch.other.consumed", "rondo.in.other.batch.trainer.consumed", "$JS.API.STREAM.PURGE." + events.RunStream(run)},
+			[]string{"rondo.v1." + run + ".batch.trainer.consumed", "rondo.in." + run + ".batch.other.consumed",
+				"rondo.in.other.batch.trainer.consumed", "$JS.API.STREAM.PURGE." + events.RunStream(run)},
 			[]string{"runs/" + run + "/batches/trainer/of-the-test", "runs/" + run + "/trajectories/of-the-test"},
 		},
 	} {
@@ -88,7 +97,8 @@ func (s *stack) locked() {
 			s.t.Fatalf("%s at the store: %v", user, err)
 		}
 		for _, key := range others.keys {
-			if err := store.Put(s.t.Context(), key, []byte("{}")); err == nil || !strings.Contains(err.Error(), "AccessDenied") {
+			if err := store.Put(s.t.Context(), key, []byte("{}")); err == nil ||
+				!strings.Contains(err.Error(), "AccessDenied") {
 				s.t.Errorf("%s writes %s: %v", user, key, err)
 			}
 		}
@@ -97,7 +107,8 @@ func (s *stack) locked() {
 		}
 	}
 	s.strangers()
-	if seen := s.compose("exec", "--no-TTY", topology.Generator, "busybox", "find", "/keys", "/auth", "-type", "f"); strings.Contains(seen, ".nk") ||
+	if seen := s.compose("exec", "--no-TTY", topology.Generator, "busybox", "find", "/keys", "/auth", "-type",
+		"f"); strings.Contains(seen, ".nk") ||
 		strings.Count(seen, "\n") != 5 || !strings.Contains(seen, "/keys/nats.creds") {
 		s.t.Errorf("the generator sees the files\n%s", seen)
 	}
@@ -108,7 +119,8 @@ func (s *stack) strangers() {
 	s.t.Helper()
 	ca := filepath.Join(s.keysOf(topology.Admin), "ca.crt")
 	for _, options := range [][]nats.Option{nil, {nats.UserInfo("rondo", "change-me-log")}} {
-		if nc, err := nats.Connect(s.log, append(options, nats.RootCAs(ca), nats.Timeout(30*time.Second))...); err == nil {
+		if nc, err := nats.Connect(s.log, append(options, nats.RootCAs(ca),
+			nats.Timeout(30*time.Second))...); err == nil {
 			nc.Close()
 			s.t.Errorf("the log lets strangers in")
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// scraped: the profile's Prometheus finds each container, takes what it serves, and has read the alert rules.
+// scraped: the profile's Prometheus finds each container, takes what it serves, and
+// has read the alert rules.
 func (s *stack) scraped() {
 	s.t.Helper()
 	s.compose("--profile", "observability", "up", "--detach", "--wait", "--wait-timeout", "300", "prometheus")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSaveImages builds the images of the Dockerfile, and saves them with those that the chart and its bucket need into the folder
-// RONDO_IMAGES: tests/kubernetes has a node run them.
+// TestSaveImages builds the images of the Dockerfile, and saves them with those that the chart and
+// its bucket need into the folder RONDO_IMAGES: tests/kubernetes has a node run them.
 func TestSaveImages(t *testing.T) {
 	folder := os.Getenv("RONDO_IMAGES")
 	if folder == "" {
@@ -28,7 +28,8 @@ func TestSaveImages(t *testing.T) {
 		t.Cleanup(func() { exec.Command("docker", "image", "rm", built, name).Run() })
 		save = append(save, name)
 	}
-	save = append(save, "versity/versitygw:"+find(t, filepath.Join(root, "compose.yaml"), `image: versity/versitygw:(\S+)`))
+	save = append(save, "versity/versitygw:"+find(t, filepath.Join(root, "compose.yaml"),
+		`image: versity/versitygw:(\S+)`))
 	save = append(save, "nats:"+find(t, filepath.Join(root, "deploy/helm/rondo/values.yaml"), `image: \{tag: (\S+)\}`))
 	must(t, docker(save...))
 }

@@ -21,7 +21,8 @@ type stack struct {
 	log string
 }
 
-// newStack copies what a clone of the repository would have, with an .env that was filled in as its example says.
+// newStack copies what a clone of the repository would have, with an .env that was
+// filled in as its example says.
 func newStack(t *testing.T, settings map[string]string) *stack {
 	t.Helper()
 	alone(t)
@@ -64,7 +65,8 @@ func newStack(t *testing.T, settings map[string]string) *stack {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "RONDO_") || strings.HasPrefix(v, "AWS_") || strings.HasPrefix(v, "COMPOSE_")
 	})
-	s := &stack{t: t, dir: dir, log: "nats://" + publish + ":4222", env: append(env, fmt.Sprintf("COMPOSE_PROJECT_NAME=%s%d", projects, os.Getpid()))}
+	s := &stack{t: t, dir: dir, log: "nats://" + publish + ":4222",
+		env: append(env, fmt.Sprintf("COMPOSE_PROJECT_NAME=%s%d", projects, os.Getpid()))}
 	t.Cleanup(s.remove)
 	return s
 }
@@ -77,7 +79,8 @@ func (s *stack) remove() {
 	}
 	project := s.env[len(s.env)-1][len("COMPOSE_PROJECT_NAME="):]
 	s.eventually(time.Minute, "everything is taken down", func() bool {
-		_, err := output(s.command("--profile", "demo", "--profile", "cli", "--profile", "gateway", "--profile", "observability", "down", "--volumes", "--remove-orphans", "--timeout", "10"))
+		_, err := output(s.command("--profile", "demo", "--profile", "cli", "--profile", "gateway", "--profile",
+			"observability", "down", "--volumes", "--remove-orphans", "--timeout", "10"))
 		if err != nil {
 			s.t.Logf("take everything down: %v", err)
 			s.detach(project)
@@ -91,11 +94,14 @@ func (s *stack) remove() {
 	}
 }
 
-// detach removes from the project's networks what is attached to them once its containers are gone: an engine may keep the endpoint of a
-// container that was killed while it started again, and then refuses to remove the network.
+// detach removes from the project's networks what is attached to them once its containers are gone:
+// an engine may keep the endpoint of a container that was killed while it started again, and then
+// refuses to remove the network.
 func (s *stack) detach(project string) {
-	for _, network := range strings.Fields(must(s.t, docker("network", "ls", "--quiet", "--filter", "label=com.docker.compose.project="+project))) {
-		for _, endpoint := range strings.Fields(must(s.t, docker("network", "inspect", "--format", "{{range .Containers}}{{.Name}} {{end}}", network))) {
+	for _, network := range strings.Fields(must(s.t, docker("network", "ls", "--quiet", "--filter",
+		"label=com.docker.compose.project="+project))) {
+		for _, endpoint := range strings.Fields(must(s.t,
+			docker("network", "inspect", "--format", "{{range .Containers}}{{.Name}} {{end}}", network))) {
 			out, err := docker("network", "disconnect", "--force", network, endpoint).CombinedOutput()
 			s.t.Logf("disconnect %s: %s (%v)", endpoint, out, err)
 		}
@@ -152,8 +158,9 @@ func (s *stack) inspect(container string) state {
 	return list[0]
 }
 
-// kill ends the first process of each service's container with SIGKILL, from outside of the engine: `docker kill` would be an
-// operator's wish, after which nothing is started again. It waits until the engine has restarted them and all are healthy.
+// kill ends the first process of each service's container with SIGKILL, from outside of the engine:
+// `docker kill` would be an operator's wish, after which nothing is started again. It waits until
+// the engine has restarted them and all are healthy.
 func (s *stack) kill(services ...string) {
 	s.t.Helper()
 	before := map[string]state{} // by container

@@ -51,8 +51,9 @@ type Service struct {
 	} `json:"ports"`
 }
 
-// Load loads compose.yaml, and what other files of its folder change, with the settings of .env.example and some profiles, by commas. What the loader
-// remarks, as it does of variables without a value, fails the test.
+// Load loads compose.yaml, and what other files of its folder change, with the settings of
+// .env.example and some profiles, by commas. What the loader remarks, as it does of variables
+// without a value, fails the test.
 func Load(t testing.TB, profiles string, over ...string) map[string]Service {
 	t.Helper()
 	_, file, _, _ := runtime.Caller(0)
@@ -61,12 +62,16 @@ func Load(t testing.TB, profiles string, over ...string) map[string]Service {
 	if out, err := exec.Command("go", "list", "-C", loader, "-deps", ".").CombinedOutput(); err != nil {
 		program.Missing(t, "the modules of composeconfig: %v\n%s", err, out)
 	}
-	command := exec.Command("go", "run", "-C", loader, ".", "-env-file", "../../.env.example", "-profile", profiles, "../../compose.yaml")
+	command := exec.Command("go", "run", "-C", loader, ".", "-env-file", "../../.env.example",
+		"-profile", profiles, "../../compose.yaml")
 	for _, file := range over {
 		command.Args = append(command.Args, "../../"+file)
 	}
 	// Settings of this machine must not stand in for missing ones.
-	command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "RONDO_") || strings.HasPrefix(v, "AWS_") })
+	command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "RONDO_") ||
+			strings.HasPrefix(v, "AWS_")
+	})
 	var remarks strings.Builder
 	command.Stderr = &remarks
 	out, err := command.Output()

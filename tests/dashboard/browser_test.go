@@ -45,8 +45,10 @@ func browser(t *testing.T) context.Context {
 	if path == "" {
 		program.Missing(t, "there is no Chromium: apt-get install chromium")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("disable-background-networking", true),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-sync", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.WSURLReadTimeout(2*time.Minute))
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)
@@ -83,7 +85,8 @@ func (r *run) step(n int64) {
 			reward = 1
 		}
 		r.rollout(rollout, n-1, reward)
-		done.Members = append(done.Members, events.Member{Rollout: rollout, Reward: reward, Shaped: reward, Advantage: reward - float64(min(n, 4))/4})
+		done.Members = append(done.Members, events.Member{Rollout: rollout, Reward: reward, Shaped: reward,
+			Advantage: reward - float64(min(n, 4))/4})
 		batch.Rollouts = append(batch.Rollouts, rollout)
 		batch.RewardMean += reward / 4
 	}
@@ -97,31 +100,42 @@ func (r *run) step(n int64) {
 func (r *run) rollout(id string, version int64, reward float64) {
 	r.Helper()
 	began := time.Now().UTC().Add(-1700 * time.Millisecond) // what took this long is over
-	r.state(events.RolloutStartedType, id, "0", events.RolloutStarted{Group: events.GroupOf(id), Task: "mend-clamp", PolicyVersion: version, Deadline: began.Add(time.Hour)})
-	calls := []events.ToolCall{{ID: "a", Name: "search_replace", Arguments: `{"file_path":"clamp.sh","old_string":"if [ $1 -lt $2 ]","new_string":"if [ \"$1\" -gt \"$2\" ]"}`},
+	r.state(events.RolloutStartedType, id, "0", events.RolloutStarted{Group: events.GroupOf(id), Task: "mend-clamp",
+		PolicyVersion: version, Deadline: began.Add(time.Hour)})
+	calls := []events.ToolCall{{ID: "a", Name: "search_replace",
+		Arguments: `{"file_path":"clamp.sh","old_string":"if [ $1 -lt $2 ]","new_string":"if [ \"$1\" -gt \"$2\" ]"}`},
 		{ID: "b", Name: "run_terminal_cmd", Arguments: `{"command":"sh test.sh"}`}}
 	code := int(1 - reward)
-	results := []events.ToolResult{{CallID: "a", Name: "search_replace", Content: "ok", StartedAt: began.Add(900 * time.Millisecond), DurationMS: 120},
-		{CallID: "b", Name: "run_terminal_cmd", Content: "ok 1\nok 2\n", ExitCode: &code, StartedAt: began.Add(950 * time.Millisecond), DurationMS: 640}}
+	results := []events.ToolResult{{CallID: "a", Name: "search_replace", Content: "ok",
+		StartedAt: began.Add(900 * time.Millisecond), DurationMS: 120},
+		{CallID: "b", Name: "run_terminal_cmd", Content: "ok 1\nok 2\n", ExitCode: &code,
+			StartedAt: began.Add(950 * time.Millisecond), DurationMS: 640}}
 	way := "I look at the comparison first. "
 	if reward == 0 {
 		way = "I guess. "
 	}
-	r.state(events.TurnSampledType, id, "0", events.TurnSampled{Content: way, ToolCalls: calls, TokenIDs: []int32{3, 4, 5}, Logprobs: []float32{-.1, -2, -.01},
+	r.state(events.TurnSampledType, id, "0", events.TurnSampled{Content: way, ToolCalls: calls,
+		TokenIDs: []int32{3, 4, 5}, Logprobs: []float32{-.1, -2, -.01},
 		NewSegment: true, PolicyVersion: version, StartedAt: began, LatencyMS: 850})
-	r.state(events.ToolsCompletedType, id, "0", events.ToolsCompleted{Results: results, Isolation: "namespaces", Filesystem: "overlay", Runner: "r"})
+	r.state(events.ToolsCompletedType, id, "0", events.ToolsCompleted{Results: results, Isolation: "namespaces",
+		Filesystem: "overlay", Runner: "r"})
 	tr := servicetest.Trajectory("live", id, "mend-clamp")
 	tr.DispatchVersion = version
-	tr.Messages[1].Content, tr.Messages[1].StartedAt, tr.Messages[1].Duration, tr.Messages[1].PolicyVersion = way+says, began, 850*time.Millisecond, version
+	tr.Messages[1].Content, tr.Messages[1].StartedAt, tr.Messages[1].Duration, tr.Messages[1].PolicyVersion = way+says,
+		began, 850*time.Millisecond, version
 	tr.Messages[1].Reasoning = "The upper bound is compared the wrong way round."
-	tr.Messages[1].ToolCalls = fmt.Sprintf(`[{"id":"a","name":"search_replace","arguments":%q},{"id":"b","name":"run_terminal_cmd","arguments":%q}]`, calls[0].Arguments, calls[1].Arguments)
+	tr.Messages[1].ToolCalls = fmt.Sprintf(`[{"id":"a","name":"search_replace","arguments":%q},{"id":"b","name":"run_terminal_cmd","arguments":%q}]`,
+		calls[0].Arguments, calls[1].Arguments)
 	finished := servicetest.Finished(r, r.log.Store(), "live", id, tr)
 	r.state(events.RolloutFinishedType, id, "0", finished)
-	scored := events.RolloutScored{Reward: reward, Components: map[string]float64{"tests": reward}, Trajectory: finished.Trajectory, TaskDigest: "sha256:x", DurationMS: 60, Tests: &grade.Tests{Graded: 2, Held: 2}}
+	scored := events.RolloutScored{Reward: reward, Components: map[string]float64{"tests": reward},
+		Trajectory: finished.Trajectory, TaskDigest: "sha256:x", DurationMS: 60,
+		Tests: &grade.Tests{Graded: 2, Held: 2}}
 	if reward == 0 {
 		log := servicetest.Blob(r, r.log.Store(), []byte("not ok 2 upper bound\n# got 12, want 10\n"))
 		scored.Log, scored.ExitCode = &log, 1
-		scored.Tests = &grade.Tests{Graded: 2, Held: 1, Unmet: []grade.UnmetTest{{Name: "upper bound", State: "failed", Message: "got 12, want 10"}}}
+		scored.Tests = &grade.Tests{Graded: 2, Held: 1,
+			Unmet: []grade.UnmetTest{{Name: "upper bound", State: "failed", Message: "got 12, want 10"}}}
 	}
 	r.state(events.RolloutScoredType, id, "0", scored)
 }
@@ -170,7 +184,8 @@ func (s *site) click(selector string) {
 	s.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.querySelector(%q).click()", selector)))
 }
 
-// is waits until an expression of the page is true. While a page goes over into another one it is not.
+// is waits until an expression of the page is true. While a page goes over
+// into another one it is not.
 func (s *site) is(expression string) {
 	s.Helper()
 	natstest.Eventually(s, expression, func() bool {
@@ -200,8 +215,9 @@ func (s *site) picture(name string) {
 // points is how many points a chart has.
 const points = `Number(document.querySelector('[data-chart=reward]').dataset.points || 0)`
 
-// TestDashboard drives all of it: the curves move while the run goes on, a rollout opens, what a model wrote stays text, the slider goes back, light becomes dark,
-// a phone shows it, and axe finds nothing serious.
+// TestDashboard drives all of it: the curves move while the run goes on, a rollout opens, what
+// a model wrote stays text, the slider goes back, light becomes dark, a phone shows it, and
+// axe finds nothing serious.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -241,7 +257,8 @@ func TestDashboard(t *testing.T) {
 	s.picture("dashboard-dark.png")
 
 	s.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile))
-	for _, path := range []string{"/", "/runs/live", "/runs/live/groups/g000004", "/runs/live/rollouts/g000004-0", "/runs/live/rollouts/g000004-0/messages/1/tokens", "/plane", "/none"} {
+	for _, path := range []string{"/", "/runs/live", "/runs/live/groups/g000004", "/runs/live/rollouts/g000004-0",
+		"/runs/live/rollouts/g000004-0/messages/1/tokens", "/plane", "/none"} {
 		s.do(chromedp.Navigate(s.base + path))
 		s.is(`!!document.querySelector("h1") && document.documentElement.scrollWidth <= 360`)
 	}

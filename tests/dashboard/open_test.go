@@ -14,7 +14,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
-// hour is how often a page that is open for an hour asks for what it shows, where its run changes every five seconds.
+// hour is how often a page that is open for an hour asks for what it shows, where its run
+// changes every five seconds.
 const hour = 720
 
 // held is what a page and the dashboard hold.
@@ -53,7 +54,8 @@ func (s *site) held() (h held) {
 	return h
 }
 
-// renew has the page take itself up so often. Each copy differs from the page, so that all of it is put in the place of what was there.
+// renew has the page take itself up so often. Each copy differs from the page, so that all of it is
+// put in the place of what was there.
 const renew = `(async (times) => {
 	const ask = window.fetch;
 	let asked = 0;
@@ -67,7 +69,8 @@ const renew = `(async (times) => {
 	return asked;
 })`
 
-// TestPageLeftOpen: a page that renews itself for an hour holds no more at its end than at its beginning, nor does the dashboard.
+// TestPageLeftOpen: a page that renews itself for an hour holds no more at its end than at its
+// beginning, nor does the dashboard.
 func TestPageLeftOpen(t *testing.T) {
 	s := newSite(t)
 	for n := range int64(4) {
@@ -76,7 +79,8 @@ func TestPageLeftOpen(t *testing.T) {
 	s.do(chromedp.EmulateViewport(1200, 900), chromedp.Navigate(s.base+"/runs/live"))
 	s.is(points + ` === 4`)
 	times := func(n int) held {
-		asked, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](fmt.Sprintf("%s(%d)", renew, n), chromedp.EvalAwaitPromise))
+		asked, err := chromedp.Run(s.ctx, chromedp.Evaluate[int](fmt.Sprintf("%s(%d)", renew, n),
+			chromedp.EvalAwaitPromise))
 		if err != nil || asked < 2*n {
 			t.Fatalf("the page asked %d times, %v", asked, err)
 		}
@@ -86,7 +90,8 @@ func TestPageLeftOpen(t *testing.T) {
 	after := times(nightly.Count(80, hour)) // one listener of each copy that stays is seen after 50
 	t.Logf("%+v, then %+v", before, after)
 	// A copy of the page, of some 1000 nodes, may be under way when they are counted.
-	if after.nodes > before.nodes+1500 || after.listeners > before.listeners+50 || after.heap > before.heap+2<<20 || after.goroutines > before.goroutines+10 {
+	if after.nodes > before.nodes+1500 || after.listeners > before.listeners+50 || after.heap > before.heap+2<<20 ||
+		after.goroutines > before.goroutines+10 {
 		t.Errorf("an hour later the page holds %+v, at first %+v", after, before)
 	}
 }

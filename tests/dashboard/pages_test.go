@@ -41,10 +41,15 @@ func (r *run) edited() {
 		servicetest.Append(r, r.log, servicetest.Event(r, "edits", typ, "g000001-0", ordinal, data))
 	}
 	servicetest.StartRollout(r, r.log, "edits", "g000001-0", "mend-clamp")
-	put(events.TurnSampledType, "0", events.TurnSampled{Content: "I turn the comparison round.", ToolCalls: []events.ToolCall{{ID: "a", Name: "search_replace", Arguments: "{}"}}, TokenIDs: []int32{3}, Logprobs: []float32{-1},
+	put(events.TurnSampledType, "0", events.TurnSampled{Content: "I turn the comparison round.",
+		ToolCalls: []events.ToolCall{{ID: "a", Name: "search_replace", Arguments: "{}"}}, TokenIDs: []int32{3},
+		Logprobs:   []float32{-1},
 		NewSegment: true, StartedAt: time.Now().UTC(), LatencyMS: 900})
-	after := tree(r.T, r.log.Store(), fstest.MapFS{"clamp.sh": file("#!/bin/sh\n# clamp VALUE LOW HIGH\nv=$1\nif [ \"$v\" -lt \"$2\" ]; then v=$2; fi\nif [ \"$v\" -gt \"$3\" ]; then v=$3; fi\necho \"$v\"\n"), "notes.html": file(says + "\n")})
-	put(events.ToolsCompletedType, "0", events.ToolsCompleted{Workspace: after, Runner: "r", Isolation: "namespaces", Filesystem: "overlay", Results: []events.ToolResult{{CallID: "a", Name: "search_replace", Content: "ok"}}})
+	after := tree(r.T, r.log.Store(),
+		fstest.MapFS{"clamp.sh": file("#!/bin/sh\n# clamp VALUE LOW HIGH\nv=$1\nif [ \"$v\" -lt \"$2\" ]; then v=$2; fi\nif [ \"$v\" -gt \"$3\" ]; then v=$3; fi\necho \"$v\"\n"),
+			"notes.html": file(says + "\n")})
+	put(events.ToolsCompletedType, "0", events.ToolsCompleted{Workspace: after, Runner: "r", Isolation: "namespaces",
+		Filesystem: "overlay", Results: []events.ToolResult{{CallID: "a", Name: "search_replace", Content: "ok"}}})
 }
 
 // spoken has a runner and two generators say how they are, and replicas what they serve.
@@ -56,23 +61,34 @@ func (r *run) spoken() {
 	servers := []presence.Server{}
 	for n := range 6 {
 		url, version := fmt.Sprintf("http://10.0.0.%d:8000", n+1), int64(12)
-		state := []string{presence.Active, presence.Active, presence.Active, presence.Active, presence.Rests, presence.Open}[n]
-		servers = append(servers, presence.Server{URL: url, State: state, Engine: "vllm", InFlight: 20 - 3*n, Allowed: 32, Used: time.Now(), Failures: 5 * (n / 5)})
-		put(events.WeightsActivatedType, fmt.Sprintf("a%d", n), events.WeightsActivated{Version: version - int64(n/3), Replica: url, Lost: n == 5})
+		state := []string{presence.Active, presence.Active, presence.Active, presence.Active,
+			presence.Rests, presence.Open}[n]
+		servers = append(servers, presence.Server{URL: url, State: state, Engine: "vllm", InFlight: 20 - 3*n,
+			Allowed: 32, Used: time.Now(), Failures: 5 * (n / 5)})
+		put(events.WeightsActivatedType, fmt.Sprintf("a%d", n),
+			events.WeightsActivated{Version: version - int64(n/3), Replica: url, Lost: n == 5})
 	}
 	for version := range int64(12) {
-		files := []events.WeightsFile{{Name: "model.safetensors", Blob: storage.Ref{Key: "weights/small/files/x", SHA256: fmt.Sprintf("%064d", version), Size: 1_400_000_000}}}
-		put(events.WeightsSubmittedType, events.Ordinal(100+version), events.WeightsSubmitted{Version: version + 1, Run: "live", ThroughStep: version + 1, Files: files})
-		put(events.WeightsPublishedType, events.Ordinal(version+1), events.WeightsPublished{Policy: "small", Version: version + 1, Run: "live", ThroughStep: version + 1})
+		files := []events.WeightsFile{{Name: "model.safetensors",
+			Blob: storage.Ref{Key: "weights/small/files/x",
+				SHA256: fmt.Sprintf("%064d", version), Size: 1_400_000_000}}}
+		put(events.WeightsSubmittedType, events.Ordinal(100+version),
+			events.WeightsSubmitted{Version: version + 1, Run: "live", ThroughStep: version + 1, Files: files})
+		put(events.WeightsPublishedType, events.Ordinal(version+1),
+			events.WeightsPublished{Policy: "small", Version: version + 1, Run: "live", ThroughStep: version + 1})
 	}
 	boxes := []presence.Sandbox{}
 	for n := range 24 {
-		boxes = append(boxes, presence.Sandbox{Run: "live", Rollout: events.RolloutID(events.GroupID(int64(n/4+1)), n%4), Working: n < 9, Since: time.Now().Add(-time.Duration(n) * time.Second)})
+		boxes = append(boxes, presence.Sandbox{Run: "live",
+			Rollout: events.RolloutID(events.GroupID(int64(n/4+1)), n%4), Working: n < 9,
+			Since: time.Now().Add(-time.Duration(n) * time.Second)})
 	}
 	speak := func(service, name string, report presence.Report) {
 		go presence.Speak(r.Context(), r.log.Conn(), service, name, func() presence.Report { return report })
 	}
-	speak("toolrunner", "a41f09c2be77", presence.Report{Instance: "worker-1", Runner: &presence.Runner{Slots: 16, Capacity: 128, Working: 9, Held: 15, CPUs: 16, MemoryMB: 64_000, Labels: []string{"go"}, Sandboxes: boxes}})
+	speak("toolrunner", "a41f09c2be77", presence.Report{Instance: "worker-1",
+		Runner: &presence.Runner{Slots: 16, Capacity: 128, Working: 9, Held: 15, CPUs: 16, MemoryMB: 64_000,
+			Labels: []string{"go"}, Sandboxes: boxes}})
 	speak("generator", "g1", presence.Report{Instance: "head", Waiting: 2, Servers: servers})
 }
 
@@ -93,14 +109,17 @@ func (r *run) evaluated(name string, pass int) {
 		put := func(typ events.Type, data any) {
 			servicetest.Append(r, r.log, servicetest.Event(r, name, typ, rollout, "0", data))
 		}
-		put(events.RolloutStartedType, events.RolloutStarted{Group: events.GroupOf(rollout), Task: task, Deadline: time.Now().Add(time.Hour)})
-		put(events.RolloutFinishedType, events.RolloutFinished{Task: task, StopReason: events.StopFinished, Turns: 3 + i%4, Tokens: 2000 + 90*i})
+		put(events.RolloutStartedType, events.RolloutStarted{Group: events.GroupOf(rollout), Task: task,
+			Deadline: time.Now().Add(time.Hour)})
+		put(events.RolloutFinishedType, events.RolloutFinished{Task: task, StopReason: events.StopFinished,
+			Turns: 3 + i%4, Tokens: 2000 + 90*i})
 		put(events.RolloutScoredType, events.RolloutScored{Reward: reward})
 	}
 }
 
-// TestOtherPages drives what leads away from a run: what a turn changed, the fleet, the plane with its past, dead letters that are submitted again, and
-// evaluations beside each other. All of them in the dark, and on a phone.
+// TestOtherPages drives what leads away from a run: what a turn changed, the fleet, the plane with
+// its past, dead letters that are submitted again, and evaluations beside each other. All of them
+// in the dark, and on a phone.
 func TestOtherPages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -121,7 +140,8 @@ func TestOtherPages(t *testing.T) {
 	s.axe("the fleet")
 	s.picture("dashboard-fleet.png")
 
-	if _, err := s.log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "late", Type: events.RunPausedType, Entity: "late", Data: events.RunPaused{Reason: says}, ID: "x", Source: "test"}); err == nil {
+	if _, err := s.log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "late", Type: events.RunPausedType,
+		Entity: "late", Data: events.RunPaused{Reason: says}, ID: "x", Source: "test"}); err == nil {
 		t.Fatal("a run that is not there was paused")
 	}
 	servicetest.OpenRun(t, s.log, "late", servicetest.Config("mend-clamp"))
@@ -148,7 +168,8 @@ func TestOtherPages(t *testing.T) {
 	s.is(`!document.getElementById("theme").hidden`) // the page's program has begun
 	s.click(`#theme`)
 	s.is(`getComputedStyle(document.body).backgroundColor === "rgb(15, 21, 27)"`)
-	others := []string{"/fleet", "/plane", "/runs/version-12/evaluation?against=version-6", "/runs/edits/rollouts/g000001-0/turns/0/changes"}
+	others := []string{"/fleet", "/plane", "/runs/version-12/evaluation?against=version-6",
+		"/runs/edits/rollouts/g000001-0/turns/0/changes"}
 	for _, path := range others {
 		s.do(chromedp.Navigate(s.base + path))
 		s.is(`!!document.querySelector("h1") && getComputedStyle(document.body).backgroundColor === "rgb(15, 21, 27)"`)
@@ -161,7 +182,8 @@ func TestOtherPages(t *testing.T) {
 	}
 }
 
-// TestComparisonAndFilters drives runs beside each other, which are two clicks from their list, and the filter of a run's rollouts.
+// TestComparisonAndFilters drives runs beside each other, which are two clicks from their list, and
+// the filter of a run's rollouts.
 func TestComparisonAndFilters(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

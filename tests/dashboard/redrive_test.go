@@ -18,7 +18,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestRedrive: what the intake refused is submitted again by who shows the token, once, and by nobody else.
+// TestRedrive: what the intake refused is submitted again by who shows the token,
+// once, and by nobody else.
 func TestRedrive(t *testing.T) {
 	t.Parallel()
 	log := natstest.Log(t)
@@ -30,7 +31,8 @@ func TestRedrive(t *testing.T) {
 	}
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
-	if _, err := log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "late", Type: events.RunPausedType, Entity: "late", Data: events.RunPaused{Reason: "lunch"}, ID: "x", Source: "test"}); err == nil {
+	if _, err := log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "late", Type: events.RunPausedType,
+		Entity: "late", Data: events.RunPaused{Reason: "lunch"}, ID: "x", Source: "test"}); err == nil {
 		t.Fatal("a run that is not there was paused")
 	}
 	letter := ""

@@ -18,8 +18,9 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestArchiveOfKilledRun: a run that was recorded while its plane was killed is restored into an empty server, where every
-// decision comes out again; and one changed byte of its archive is found and named.
+// TestArchiveOfKilledRun: a run that was recorded while its plane was killed is restored
+// into an empty server, where every decision comes out again; and one changed byte of its
+// archive is found and named.
 func TestArchiveOfKilledRun(t *testing.T) {
 	t.Parallel()
 	nightly.Only(t)
@@ -59,12 +60,14 @@ func TestArchiveOfKilledRun(t *testing.T) {
 	if whole.Events == 0 || whole.Objects == 0 || len(whole.Findings) > 0 {
 		t.Errorf("%+v", whole)
 	}
-	named := said(t, "events", "tail", "killed", "--json", "--dir", dir) + said(t, "events", "tail", "_", "--json", "--dir", dir)
+	named := said(t, "events", "tail", "killed", "--json", "--dir", dir) +
+		said(t, "events", "tail", "_", "--json", "--dir", dir)
 	for _, folder := range []string{"runs/killed/log", "runs/killed/trajectories", "runs/killed/batches"} {
 		flipped(t, filepath.Join(objects, folder), named, func(name string) {
 			err := run(t.Context(), &whole, "archive", "verify", "killed", "--dir", dir, "--json")
 			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(strings.Join(whole.Findings, "\n"), name) {
+			if !errors.As(err, &exit) || exit.ExitCode() != 2 ||
+				!strings.Contains(strings.Join(whole.Findings, "\n"), name) {
 				t.Errorf("a changed byte of %s: %v: %v", name, err, whole.Findings)
 			}
 		})
@@ -81,7 +84,8 @@ func TestArchiveOfKilledRun(t *testing.T) {
 	up.Stop(t)
 }
 
-// serving starts a plane and waits until it can be reached: a command that comes before would look into the directory itself.
+// serving starts a plane and waits until it can be reached: a command that comes before would look
+// into the directory itself.
 func serving(t *testing.T, dir string) *program.Process {
 	t.Helper()
 	up := start(t, "up", "--dir", dir)
@@ -104,7 +108,8 @@ func serving(t *testing.T, dir string) *program.Process {
 	return up
 }
 
-// flipped changes one bit of one object of a folder while f looks: of one that events name, as a killed service may leave others. Small trajectories lie in packs.
+// flipped changes one bit of one object of a folder while f looks: of one that events name, as a
+// killed service may leave others. Small trajectories lie in packs.
 func flipped(t *testing.T, folder, named string, f func(name string)) {
 	t.Helper()
 	type object struct {

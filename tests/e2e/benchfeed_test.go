@@ -2,7 +2,8 @@ package e2e
 
 import "testing"
 
-// TestBenchFeed: the benchmark gives its figures, and a feeder's memory does not grow with the groups that wait in it.
+// TestBenchFeed: the benchmark gives its figures, and a feeder's memory does not grow with
+// the groups that wait in it.
 func TestBenchFeed(t *testing.T) {
 	t.Parallel()
 	var r struct {
@@ -19,14 +20,16 @@ func TestBenchFeed(t *testing.T) {
 		} `json:"memory"`
 	}
 	mustBench(t, &r, "feed", "--lengths", "1024", "--tokens", "65536", "--backlogs", "100,2000", "--quiet", "--json")
-	for name, figure := range map[string]float64{"push": r.Push, "pull": r.Pull, "push's ratio": r.OfPush, "pull's ratio": r.OfPull, "raw append": r.Append, "bytes": r.Bytes, "memory": r.RSS100} {
+	for name, figure := range map[string]float64{"push": r.Push, "pull": r.Pull, "push's ratio": r.OfPush,
+		"pull's ratio": r.OfPull, "raw append": r.Append, "bytes": r.Bytes, "memory": r.RSS100} {
 		t.Run(name, func(t *testing.T) {
 			if figure <= 0 {
 				t.Errorf("%s: %g", name, figure)
 			}
 		})
 	}
-	if len(r.Memory) != 2 || r.Memory[1].Feeder > 1.5*r.Memory[0].Feeder+32 { // MiB, by which a young process differs from itself
+	// MiB, by which a young process differs from itself
+	if len(r.Memory) != 2 || r.Memory[1].Feeder > 1.5*r.Memory[0].Feeder+32 {
 		t.Errorf("memory grows with the backlog: %+v", r.Memory)
 	}
 }

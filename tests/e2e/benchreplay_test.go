@@ -2,7 +2,8 @@ package e2e
 
 import "testing"
 
-// TestBenchReplay: the benchmark records a run, and gives its figures only when every decision of it comes out again.
+// TestBenchReplay: the benchmark records a run, and gives its figures only when every
+// decision of it comes out again.
 func TestBenchReplay(t *testing.T) {
 	t.Parallel()
 	var r struct {
@@ -16,7 +17,8 @@ func TestBenchReplay(t *testing.T) {
 	if r.Events < 64*16 {
 		t.Errorf("%d events of 64 rollouts", r.Events)
 	}
-	for name, figure := range map[string]float64{"the stream's ratio": r.Replay, "the archive's ratio": r.Archive, "rollouts a second": r.Verify, "memory": r.Peak} {
+	for name, figure := range map[string]float64{"the stream's ratio": r.Replay, "the archive's ratio": r.Archive,
+		"rollouts a second": r.Verify, "memory": r.Peak} {
 		t.Run(name, func(t *testing.T) {
 			if figure <= 0 {
 				t.Errorf("%s: %g", name, figure)

@@ -16,8 +16,9 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// sameAsOnTheCommandLine compares the advantages of a run, which is named after its estimator, with what `rondo advantage` makes of its
-// rewards: group by group, all groups of a task in their order, or batch by batch, as the estimator looks at them.
+// sameAsOnTheCommandLine compares the advantages of a run, which is named after its estimator, with
+// what `rondo advantage` makes of its rewards: group by group, all groups of a task in their order,
+// or batch by batch, as the estimator looks at them.
 func sameAsOnTheCommandLine(t *testing.T, dir, estimator string) {
 	t.Helper()
 	e, err := advantage.New(estimator, nil)
@@ -62,8 +63,10 @@ func sameInGroups(t *testing.T, estimator string, groups []events.GroupCompleted
 	return compared
 }
 
-// sameInBatch compares what the trainer reads: every sampled token has the advantage of its rollout.
-func sameInBatch(t *testing.T, dir, estimator string, ready events.BatchReady, completed []events.GroupCompleted) (compared int) {
+// sameInBatch compares what the trainer reads: every sampled token has the
+// advantage of its rollout.
+func sameInBatch(t *testing.T, dir, estimator string, ready events.BatchReady,
+	completed []events.GroupCompleted) (compared int) {
 	t.Helper()
 	samples, sampled := map[string][]storage.Sample{}, map[string]int{}
 	for _, file := range ready.Files {
@@ -87,7 +90,10 @@ func sameInBatch(t *testing.T, dir, estimator string, ready events.BatchReady, c
 	var groups []events.GroupCompleted
 	var tokens [][]int
 	for _, id := range ready.Groups {
-		at := slices.IndexFunc(completed, func(g events.GroupCompleted) bool { return events.GroupOf(g.Members[0].Rollout) == id })
+		at := slices.IndexFunc(completed, func(g events.GroupCompleted) bool {
+			return events.GroupOf(
+				g.Members[0].Rollout) == id
+		})
 		if at < 0 {
 			t.Fatalf("step %d: group %s is not complete", ready.Step, id)
 		}
@@ -102,7 +108,8 @@ func sameInBatch(t *testing.T, dir, estimator string, ready events.BatchReady, c
 			for _, s := range samples[m.Rollout] {
 				for at, own := range s.LossMask {
 					if own && math.Abs(float64(s.Advantages[at])-*want[k]) > 1e-6 {
-						t.Fatalf("%s: step %d: %s has %g, want %g", estimator, ready.Step, m.Rollout, s.Advantages[at], *want[k])
+						t.Fatalf("%s: step %d: %s has %g, want %g", estimator, ready.Step, m.Rollout,
+							s.Advantages[at], *want[k])
 					}
 					if own && s.Advantages[at] != 0 {
 						compared++

@@ -44,11 +44,13 @@ func TestEval(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "report")
-	args := []string{"eval", "--policy", "small@0", "--tasks", smallPack(t), "--k", "1,4", "--turns", "6", "--dir", dir, "--json"}
+	args := []string{"eval", "--policy", "small@0", "--tasks", smallPack(t), "--k", "1,4", "--turns",
+		"6", "--dir", dir, "--json"}
 	var r evaluation.Report
 	mustRun(t, &r, append(args, "--out", out)...)
 	s := r.Summaries[0]
-	if s.Attempts != 8 || s.Failed != 0 || s.Tasks != 2 || len(s.PassAt) != 2 || s.PassAt[1].K != 4 || s.Turns.Value < 2 || s.ToolCalls.Value < 2 || s.Tokens.Value < 100 || s.Seconds.Value <= 0 {
+	if s.Attempts != 8 || s.Failed != 0 || s.Tasks != 2 || len(s.PassAt) != 2 || s.PassAt[1].K != 4 ||
+		s.Turns.Value < 2 || s.ToolCalls.Value < 2 || s.Tokens.Value < 100 || s.Seconds.Value <= 0 {
 		t.Errorf("%+v", s)
 	}
 	passed := 0
@@ -76,7 +78,8 @@ func TestEval(t *testing.T) {
 		}
 	})
 	t.Run("gates", func(t *testing.T) {
-		if err := run(t.Context(), nil, append(args, "--pass-at", "2", "--min-pass", "0.1")...); exit(err) != 2 || !strings.Contains(err.Error(), "below --min-pass 0.1") {
+		if err := run(t.Context(), nil, append(args, "--pass-at", "2", "--min-pass", "0.1")...); exit(err) != 2 ||
+			!strings.Contains(err.Error(), "below --min-pass 0.1") {
 			t.Errorf("below the gate: %v", err)
 		}
 		mustRun(t, nil, append(args, "--min-pass", "0")...)
@@ -155,13 +158,15 @@ func reportFiles(t *testing.T, dir string, want evaluation.Report) {
 	}
 }
 
-// TestEvalKilled: an evaluation that is interrupted and killed again and again comes to what an unhurt one comes to.
+// TestEvalKilled: an evaluation that is interrupted and killed again and again comes to
+// what an unhurt one comes to.
 func TestEvalKilled(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
 	pack := smallPack(t)
 	args := func(dir string) []string {
-		return []string{"eval", "--policy", "small@0", "--tasks", pack, "--k", "6", "--turns", "4", "--in-flight", "4", "--run", "measured", "--dir", dir, "--json"}
+		return []string{"eval", "--policy", "small@0", "--tasks", pack, "--k", "6", "--turns", "4", "--in-flight", "4",
+			"--run", "measured", "--dir", dir, "--json"}
 	}
 	var unhurt, hurt evaluation.Report
 	mustRun(t, &unhurt, args(t.TempDir())...)
@@ -169,7 +174,8 @@ func TestEvalKilled(t *testing.T) {
 	interrupted := start(t, args(dir)...)
 	program.Eventually(t, func() error { return seen(interrupted, "attempts each") })
 	interrupted.Stop(t)
-	if code := interrupted.Cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(interrupted.String(), "goes on when the same command") {
+	if code := interrupted.Cmd.ProcessState.ExitCode(); code != 130 ||
+		!strings.Contains(interrupted.String(), "goes on when the same command") {
 		t.Errorf("interrupted, it exits with %d: %s", code, interrupted)
 	}
 	for range nightly.Count(1, 3) {
@@ -179,7 +185,8 @@ func TestEvalKilled(t *testing.T) {
 	mustRun(t, &hurt, args(dir)...)
 	sound(t, "measured", 12, "--dir", dir)
 	for i, task := range hurt.Summaries[0].ByTask {
-		if want := unhurt.Summaries[0].ByTask[i]; task.Task != want.Task || task.Passed != want.Passed || task.Scored != want.Scored || task.Turns != want.Turns {
+		if want := unhurt.Summaries[0].ByTask[i]; task.Task != want.Task || task.Passed != want.Passed ||
+			task.Scored != want.Scored || task.Turns != want.Turns {
 			t.Errorf("%+v\nunhurt %+v", task, want)
 		}
 	}
@@ -190,7 +197,8 @@ func TestEvalOfARun(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
 	dir, pack := t.TempDir(), smallPack(t)
-	mustRun(t, nil, "demo", "--tasks", pack, "--steps", "2", "--groups-per-batch", "2", "--group-size", "3", "--seed", "5", "--quiet", "--dir", dir, "--json")
+	mustRun(t, nil, "demo", "--tasks", pack, "--steps", "2", "--groups-per-batch", "2", "--group-size", "3", "--seed",
+		"5", "--quiet", "--dir", dir, "--json")
 	up := start(t, "up", "--dir", dir)
 	eval := func(t *testing.T, args ...string) (r evaluation.Report, err error) {
 		t.Helper()
@@ -200,7 +208,8 @@ func TestEvalOfARun(t *testing.T) {
 	program.Eventually(t, func() error { return run(t.Context(), nil, "run", "list", "--dir", dir) })
 
 	t.Run("a version against the untrained policy", func(t *testing.T) {
-		r, err := eval(t, "--policy", "repair-demo-5@1", "--against", "repair-demo-5@0", "--tasks", pack, "--k", "2", "--turns", "3")
+		r, err := eval(t, "--policy", "repair-demo-5@1", "--against", "repair-demo-5@0", "--tasks", pack,
+			"--k", "2", "--turns", "3")
 		if err != nil || r.Version != 1 || len(r.Comparisons) != 1 || r.Comparisons[0].Tasks != 2 {
 			t.Fatalf("%v: %+v", err, r)
 		}
@@ -213,11 +222,14 @@ func TestEvalOfARun(t *testing.T) {
 	})
 	t.Run("every version", func(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "curve")
-		r, err := eval(t, "--policy", "repair-demo-5", "--follow", "--since", "0", "--until", "2", "--tasks", pack, "--turns", "3", "--out", out)
-		if err != nil || len(r.Curve) != 3 || r.Curve[0].Version != 0 || r.Curve[2].Version != 2 || r.Summaries[0].Versions[0] != 2 {
+		r, err := eval(t, "--policy", "repair-demo-5", "--follow", "--since", "0", "--until", "2", "--tasks", pack,
+			"--turns", "3", "--out", out)
+		if err != nil || len(r.Curve) != 3 || r.Curve[0].Version != 0 || r.Curve[2].Version != 2 ||
+			r.Summaries[0].Versions[0] != 2 {
 			t.Fatalf("%v: %+v", err, r)
 		}
-		if html, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !strings.Contains(string(html), "<svg") {
+		if html, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil ||
+			!strings.Contains(string(html), "<svg") {
 			t.Errorf("report.html: %v: %s", err, html)
 		}
 	})
@@ -229,29 +241,38 @@ func TestEvalOfARun(t *testing.T) {
 		recorded := r.Summaries[0].Reward.Value
 
 		stricter := t.TempDir()
-		writeFile(t, filepath.Join(stricter, "add/task.toml"), "schema_version = \"1.4\"\n[metadata.rondo]\nsnapshot = \"repo\"\n")
+		writeFile(t, filepath.Join(stricter, "add/task.toml"),
+			"schema_version = \"1.4\"\n[metadata.rondo]\nsnapshot = \"repo\"\n")
 		writeFile(t, filepath.Join(stricter, "add/instruction.md"), "As before.\n")
 		writeFile(t, filepath.Join(stricter, "add/repo/add.sh"), "echo\n")
-		writeFile(t, filepath.Join(stricter, "add/tests/test.sh"), "echo '{\"reward\": 0.25}' > /logs/verifier/reward.json\n")
+		writeFile(t, filepath.Join(stricter, "add/tests/test.sh"),
+			"echo '{\"reward\": 0.25}' > /logs/verifier/reward.json\n")
 		r, err = eval(t, "--from", "demo-5", "--tasks", stricter, "--against", "demo-5")
-		if err != nil || r.Summaries[0].ByTask[0].Reward != 0.25 || r.Summaries[0].ByTask[1].Reward != r.Summaries[1].ByTask[1].Reward || r.Summaries[1].Reward.Value != recorded {
+		if err != nil || r.Summaries[0].ByTask[0].Reward != 0.25 ||
+			r.Summaries[0].ByTask[1].Reward != r.Summaries[1].ByTask[1].Reward ||
+			r.Summaries[1].Reward.Value != recorded {
 			t.Errorf("%v: %+v", err, r)
 		}
 	})
 	t.Run("the value of another policy", func(t *testing.T) {
 		file, rewards := candidate(t, dir, "demo-5", nil)
 		r, err := eval(t, "--from", "demo-5", "--logprobs", file)
-		if err != nil || r.OffPolicy == nil || r.OffPolicy.Rollouts != rewards || !near(r.OffPolicy.EffectiveSampleSize, float64(rewards)) || !near(r.OffPolicy.Weighted.Value, r.OffPolicy.Recorded.Value) {
+		if err != nil || r.OffPolicy == nil || r.OffPolicy.Rollouts != rewards ||
+			!near(r.OffPolicy.EffectiveSampleSize, float64(rewards)) ||
+			!near(r.OffPolicy.Weighted.Value, r.OffPolicy.Recorded.Value) {
 			t.Errorf("the policy itself: %v: %+v", err, r.OffPolicy)
 		}
-		// One that gives a token of every rollout another probability, alike: the weights cancel out but in the ordinary estimate.
+		// One that gives a token of every rollout another probability, alike: the weights cancel
+		// out but in the ordinary estimate.
 		file, _ = candidate(t, dir, "demo-5", func(p []float64) { p[len(p)-1] -= 0.5 })
 		r, err = eval(t, "--from", "demo-5", "--logprobs", file)
-		if err != nil || !near(r.OffPolicy.MeanWeight.Value, 0.6065306597) || !near(r.OffPolicy.Weighted.Value, r.OffPolicy.Recorded.Value) {
+		if err != nil || !near(r.OffPolicy.MeanWeight.Value, 0.6065306597) ||
+			!near(r.OffPolicy.Weighted.Value, r.OffPolicy.Recorded.Value) {
 			t.Errorf("another one: %v: %+v", err, r.OffPolicy)
 		}
 		file, _ = candidate(t, dir, "demo-5", func(p []float64) { p[0] = 0.5 })
-		if _, err := eval(t, "--from", "demo-5", "--logprobs", file); exit(err) != 1 || !strings.Contains(err.Error(), "line 1") {
+		if _, err := eval(t, "--from", "demo-5", "--logprobs", file); exit(err) != 1 ||
+			!strings.Contains(err.Error(), "line 1") {
 			t.Errorf("no probability: %v", err)
 		}
 	})
@@ -260,7 +281,8 @@ func TestEvalOfARun(t *testing.T) {
 
 func near(a, b float64) bool { return a-b < 1e-6 && b-a < 1e-6 }
 
-// candidate writes the log-probabilities of a run's sampled tokens, changed, and counts its rollouts.
+// candidate writes the log-probabilities of a run's sampled tokens, changed,
+// and counts its rollouts.
 func candidate(t *testing.T, dir, name string, change func([]float64)) (path string, rollouts int) {
 	t.Helper()
 	var lines []struct{ Rollout string }

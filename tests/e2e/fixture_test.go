@@ -25,11 +25,15 @@ func smallPack(t *testing.T) string {
 	for name, bug := range map[string]string{"add": "$(($1 - $2))", "max": "$([ $1 -lt $2 ] && echo $1 || echo $2)"} {
 		task := filepath.Join(dir, name)
 		want := map[string]string{"add": "7", "max": "4"}[name]
-		writeFile(t, filepath.Join(task, "task.toml"), "schema_version = \"1.4\"\n[metadata.rondo]\nsnapshot = \"environment/repo\"\n[verifier]\ntimeout_sec = 20\n")
-		writeFile(t, filepath.Join(task, "instruction.md"), fmt.Sprintf("`sh %s.sh 3 4` prints the wrong result. Run `sh check.sh` to see.\n", name))
+		writeFile(t, filepath.Join(task, "task.toml"),
+			"schema_version = \"1.4\"\n[metadata.rondo]\nsnapshot = \"environment/repo\"\n[verifier]\ntimeout_sec = 20\n")
+		writeFile(t, filepath.Join(task, "instruction.md"),
+			fmt.Sprintf("`sh %s.sh 3 4` prints the wrong result. Run `sh check.sh` to see.\n", name))
 		writeFile(t, filepath.Join(task, "environment/repo", name+".sh"), "echo "+bug+"\n")
-		writeFile(t, filepath.Join(task, "environment/repo/check.sh"), fmt.Sprintf("[ \"$(sh %s.sh 3 4)\" = %s ] && echo PASS || { echo FAIL; exit 1; }\n", name, want))
-		writeFile(t, filepath.Join(task, "tests/test.sh"), fmt.Sprintf("r=0; [ \"$(sh %s.sh 3 4)\" = %s ] && r=1\necho \"{\\\"reward\\\": $r}\" > /logs/verifier/reward.json\n", name, want))
+		writeFile(t, filepath.Join(task, "environment/repo/check.sh"),
+			fmt.Sprintf("[ \"$(sh %s.sh 3 4)\" = %s ] && echo PASS || { echo FAIL; exit 1; }\n", name, want))
+		writeFile(t, filepath.Join(task, "tests/test.sh"),
+			fmt.Sprintf("r=0; [ \"$(sh %s.sh 3 4)\" = %s ] && r=1\necho \"{\\\"reward\\\": $r}\" > /logs/verifier/reward.json\n", name, want))
 	}
 	return dir
 }
@@ -74,7 +78,8 @@ type audit struct {
 
 func checkAudit(t *testing.T, a audit) {
 	t.Helper()
-	if len(a.Findings) > 0 || a.Duplicates > 0 || a.Started != a.Trained+a.Stale+a.Filtered+a.Failed+a.InFlight || a.Started == 0 {
+	if len(a.Findings) > 0 || a.Duplicates > 0 ||
+		a.Started != a.Trained+a.Stale+a.Filtered+a.Failed+a.InFlight || a.Started == 0 {
 		t.Errorf("the audit found faults: %+v", a)
 	}
 }

@@ -11,10 +11,11 @@ import (
 )
 
 // services are all that a deployment runs.
-var services = []string{"intake", "querysampler", "generator", "toolrunner", "scorer", "teacher", "advantagecalculator", "trainerfeeder", "weightpublisher", "indexupdater", "deadletters", "dashboard"}
+var services = []string{"intake", "querysampler", "generator", "toolrunner", "scorer", "teacher", "advantagecalculator",
+	"trainerfeeder", "weightpublisher", "indexupdater", "deadletters", "dashboard"}
 
-// TestTwoOfEveryService runs two processes of all services on one external log and S3 store, from different
-// directories, and kills one of them for good half way.
+// TestTwoOfEveryService runs two processes of all services on one external log and S3 store, from
+// different directories, and kills one of them for good half way.
 func TestTwoOfEveryService(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -27,19 +28,22 @@ func TestTwoOfEveryService(t *testing.T) {
 	plane := []string{"--nats", server.URL(), "--store", "s3://rondo?endpoint=" + s3 + "&create=true"}
 	policy := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	args := func(dir string, names ...string) []string {
-		return append(append(append([]string{"service"}, names...), plane...), "--dir", dir, "--builtin-endpoint", "http://"+policy+"/v1", "--policy-listen", policy, "--dashboard-listen", "127.0.0.1:0")
+		return append(append(append([]string{"service"}, names...), plane...), "--dir", dir, "--builtin-endpoint",
+			"http://"+policy+"/v1", "--policy-listen", policy, "--dashboard-listen", "127.0.0.1:0")
 	}
 	start(t, args(t.TempDir(), "policy", "trainer")...)
 	first := start(t, args(t.TempDir(), services...)...)
 	second := start(t, args(t.TempDir(), services...)...)
 	pack := smallPack(t)
 	program.Eventually(t, func() error {
-		return run(t.Context(), nil, append([]string{"run", "open", "fleet", "--file", smallRun(t, 3), "--tasks", pack}, plane...)...)
+		return run(t.Context(), nil, append([]string{"run", "open", "fleet", "--file", smallRun(t, 3), "--tasks", pack},
+			plane...)...)
 	})
 	state := func(done func(runState) bool) func() error {
 		return func() error {
 			var now runState
-			if err := run(t.Context(), &now, append([]string{"run", "show", "fleet", "--json"}, plane...)...); err != nil {
+			if err := run(t.Context(), &now, append([]string{"run", "show", "fleet", "--json"},
+				plane...)...); err != nil {
 				return err
 			}
 			if !done(now) {

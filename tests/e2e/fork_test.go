@@ -43,15 +43,16 @@ func workspace(t *testing.T, dir, rollout string, turn int) string {
 		ExitCode int `json:"exit_code"`
 		Stdout   string
 	}
-	mustRun(t, &opened, "sandbox", "open", rollout, "--turn", strconv.Itoa(turn), "--dir", dir, "--json", "--", "sh", "-c", tree)
+	mustRun(t, &opened, "sandbox", "open", rollout, "--turn", strconv.Itoa(turn), "--dir", dir,
+		"--json", "--", "sh", "-c", tree)
 	if opened.ExitCode != 0 || opened.Stdout == "" {
 		t.Fatalf("workspace of %s after turn %d: %+v", rollout, turn, opened)
 	}
 	return opened.Stdout
 }
 
-// TestFork forks a rollout of a running plane half way. The forks begin with its conversation and workspace, go on by themselves, and are
-// scored, compared and trained on like others.
+// TestFork forks a rollout of a running plane half way. The forks begin with its conversation and
+// workspace, go on by themselves, and are scored, compared and trained on like others.
 func TestFork(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -69,7 +70,8 @@ func TestFork(t *testing.T) {
 		Run, Group string
 		Sequence   uint64
 	}
-	mustRun(t, &forked, "fork", origin, "--turn", strconv.Itoa(turn), "--count", strconv.Itoa(count), "--wait", "2m", "--dir", dir, "--json")
+	mustRun(t, &forked, "fork", origin, "--turn", strconv.Itoa(turn), "--count", strconv.Itoa(count), "--wait",
+		"2m", "--dir", dir, "--json")
 	if forked.Run != run || forked.Group == "" || forked.Sequence == 0 {
 		t.Fatalf("%+v", forked)
 	}
@@ -82,7 +84,8 @@ func TestFork(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			err := fork(args...)
-			if want == "none is left behind it" && err != nil && strings.Contains(err.Error(), "nothing to go on with") {
+			if want == "none is left behind it" && err != nil &&
+				strings.Contains(err.Error(), "nothing to go on with") {
 				return // the model ended it
 			}
 			if err == nil || !strings.Contains(err.Error(), want) {
@@ -100,7 +103,8 @@ func TestFork(t *testing.T) {
 	})
 	mustRun(t, nil, "run", "close", run, "--dir", dir)
 	settle(t, run, dir, up)
-	if err := fork(origin, "--turn", strconv.Itoa(turn)); err == nil || !strings.Contains(err.Error(), "run branchy is closed") {
+	if err := fork(origin, "--turn", strconv.Itoa(turn)); err == nil ||
+		!strings.Contains(err.Error(), "run branchy is closed") {
 		t.Errorf("a fork of a closed run: %v", err)
 	}
 	up.Stop(t)
@@ -128,7 +132,8 @@ func runCommand(t *testing.T, into any, args ...string) error {
 	return run(t.Context(), into, args...)
 }
 
-// changedHalfWay waits for a rollout with a turn that changed the workspace, behind which it went on.
+// changedHalfWay waits for a rollout with a turn that changed the workspace,
+// behind which it went on.
 func changedHalfWay(t *testing.T, dir, run string) (rollout string, turn int) {
 	t.Helper()
 	program.Eventually(t, func() error {

@@ -22,7 +22,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// harness works through the gateway of a plane that may be killed at any moment: it repeats what was not answered.
+// harness works through the gateway of a plane that may be killed at any moment: it
+// repeats what was not answered.
 type harness struct {
 	t        *testing.T
 	url      string
@@ -89,7 +90,8 @@ type gatewayMessage struct {
 // work is one rollout of some turns; it returns what it was told, turn by turn.
 func (h harness) work(ctx context.Context, group string, member int) (told []string) {
 	var started struct{ ID string }
-	h.post(ctx, "/rollouts", map[string]any{"run": "theirs", "task": "talk", "group": group, "size": 3, "member": member}, &started, http.StatusCreated)
+	h.post(ctx, "/rollouts", map[string]any{"run": "theirs", "task": "talk", "group": group, "size": 3,
+		"member": member}, &started, http.StatusCreated)
 	talk := []gatewayMessage{{"system", "You are a coding agent."}}
 	for i := range 4 {
 		talk = append(talk, gatewayMessage{"user", fmt.Sprintf("Question %d of member %d of %s.", i, member, group)})
@@ -97,7 +99,8 @@ func (h harness) work(ctx context.Context, group string, member int) (told []str
 			ID      string
 			Choices []struct{ Message gatewayMessage }
 		}
-		h.post(ctx, "/rollouts/"+started.ID+"/v1/chat/completions", map[string]any{"messages": talk}, &answer, http.StatusOK)
+		h.post(ctx, "/rollouts/"+started.ID+"/v1/chat/completions", map[string]any{"messages": talk}, &answer,
+			http.StatusOK)
 		if len(answer.Choices) != 1 {
 			return told
 		}
@@ -110,8 +113,8 @@ func (h harness) work(ctx context.Context, group string, member int) (told []str
 	return told
 }
 
-// TestKilledGatewayLosesNoAnswer kills the whole plane while harnesses work: every turn that one of them was told is in its
-// rollout, and the books close.
+// TestKilledGatewayLosesNoAnswer kills the whole plane while harnesses work: every turn that one of
+// them was told is in its rollout, and the books close.
 func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -151,7 +154,8 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 		case <-done:
 			working = false
 		case <-time.After(5 * time.Millisecond):
-			if killed < kills && h.answered.Load() > int64((killed+1)*groups*3*4/(kills+2)) { // the work, not the time, says when
+			// the work, not the time, says when
+			if killed < kills && h.answered.Load() > int64((killed+1)*groups*3*4/(kills+2)) {
 				up.KillWithin(50 * time.Millisecond)
 				killed++
 				up = start(t, args...)
@@ -172,7 +176,8 @@ func TestKilledGatewayLosesNoAnswer(t *testing.T) {
 			t.Errorf("%s was told %v and is %+v", id, turns, rollout)
 		}
 		for i, turn := range turns {
-			// A call that was not answered may be a turn, too, so numbers may be skipped, but each names another turn.
+			// A call that was not answered may be a turn, too, so numbers may be skipped, but
+			// each names another turn.
 			if slices.Index(turns, turn) != i {
 				t.Errorf("%s was told turn %s twice", id, turn)
 			}

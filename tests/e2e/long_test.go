@@ -30,11 +30,14 @@ const perAnswer = 10 // tokens
 // exchange is what a scripted server was asked and answered.
 type exchange struct{ prompt, sampled []int32 }
 
-// everyDrift is how often an answer's prompt has an earlier answer as other tokens than were sampled, which it keeps.
+// everyDrift is how often an answer's prompt has an earlier answer as other tokens than were
+// sampled, which it keeps.
 const everyDrift = 13
 
-// scribe is an inference server that remembers what it sampled. Each answer has tokens that no other one has; a message has the same ones wherever it stands, until it drifts.
-// So often it says who is to be killed: the generator, whose answer it keeps back until that is dead, or the tool runner, whose command it makes a slow one.
+// scribe is an inference server that remembers what it sampled. Each answer has tokens that no
+// other one has; a message has the same ones wherever it stands, until it drifts. So often it says
+// who is to be killed: the generator, whose answer it keeps back until that is dead, or the tool
+// runner, whose command it makes a slow one.
 type scribe struct {
 	t               *testing.T
 	limit, commands int // tokens of the context; commands of a rollout
@@ -50,7 +53,8 @@ type scribe struct {
 
 func newScribe(t *testing.T, limit, commands, kills, every int) (s *scribe, url string) {
 	t.Helper()
-	s = &scribe{t: t, limit: limit, commands: commands, kills: kills, every: every, condemn: make(chan string, kills), ids: map[string][]int32{}, said: map[int32]exchange{}}
+	s = &scribe{t: t, limit: limit, commands: commands, kills: kills, every: every, condemn: make(chan string, kills),
+		ids: map[string][]int32{}, said: map[int32]exchange{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"object":"list","data":[{"id":"small","object":"model","owned_by":"vllm","max_model_len":%d}]}`, limit)
@@ -75,7 +79,8 @@ func (s *scribe) tokens(m inference.Message) []int32 {
 	return s.ids[text]
 }
 
-// drift gives the last answer in a conversation other tokens, as a template does that writes it anew.
+// drift gives the last answer in a conversation other tokens, as a template
+// does that writes it anew.
 func (s *scribe) drift(messages []inference.Message) {
 	for _, m := range slices.Backward(messages) {
 		if m.Role == "assistant" {
@@ -106,8 +111,9 @@ func (s *scribe) complete(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{ // who asked may be dead
 		"prompt_token_ids": e.prompt,
-		"choices":          []any{map[string]any{"finish_reason": reason, "message": said, "token_ids": e.sampled, "logprobs": map[string]any{"content": logprobs}}},
-		"usage":            map[string]any{"prompt_tokens": len(e.prompt), "completion_tokens": len(e.sampled)},
+		"choices": []any{map[string]any{"finish_reason": reason, "message": said, "token_ids": e.sampled,
+			"logprobs": map[string]any{"content": logprobs}}},
+		"usage": map[string]any{"prompt_tokens": len(e.prompt), "completion_tokens": len(e.sampled)},
 	})
 }
 
@@ -138,7 +144,8 @@ func (s *scribe) answer(messages []inference.Message) (said inference.Message, e
 		}
 		command := fmt.Sprintf("echo %d >> log; %s; wc -l < log; tail -n 2 log", s.answers, slow)
 		arguments, _ := json.Marshal(map[string]any{"command": command, "is_background": false}) // of strings: no error
-		said.ToolCalls = []inference.ToolCall{{ID: fmt.Sprint(s.answers), Type: "function", Function: inference.Function{Name: "run_terminal_cmd", Arguments: inference.Arguments(arguments)}}}
+		said.ToolCalls = []inference.ToolCall{{ID: fmt.Sprint(s.answers), Type: "function",
+			Function: inference.Function{Name: "run_terminal_cmd", Arguments: inference.Arguments(arguments)}}}
 	}
 	if condemned && s.begun%2 == 0 {
 		keep = true
@@ -150,8 +157,11 @@ func (s *scribe) answer(messages []inference.Message) (said inference.Message, e
 	return said, e, keep
 }
 
-// TestLongRolloutsWithKills: the generator dies with sampled answers in its hands and the tool runner amid commands, again and again, while rollouts sum their work up and answers come back as other tokens. Each turn is on the log once, each
-// command was run on what the one before left, and a batch has the tokens that were sampled, behind the prompts for which they were. RONDO_LONG_KILLS=1 makes 20 rollouts of 300 turns and 50 kills of it.
+// TestLongRolloutsWithKills: the generator dies with sampled answers in its hands and the tool
+// runner amid commands, again and again, while rollouts sum their work up and answers come back as
+// other tokens. Each turn is on the log once, each command was run on what the one before left, and
+// a batch has the tokens that were sampled, behind the prompts for which they were.
+// RONDO_LONG_KILLS=1 makes 20 rollouts of 300 turns and 50 kills of it.
 func TestLongRolloutsWithKills(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -162,11 +172,16 @@ func TestLongRolloutsWithKills(t *testing.T) {
 	log, url, objects := outside(t)
 	s, endpoint := newScribe(t, limit, commands, kills, rollouts*commands/(kills+1))
 	cfg := servicetest.Config("a")
-	cfg.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"README": "Count.\n"}))
-	cfg.Tasks[0].Tests = servicetest.Blob(t, log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": "[ -z \"$(sort log | uniq -d)\" ] && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n"}))
-	cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.Feeds = endpoint, rollouts, 1, []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}
+	cfg.Tasks[0].Snapshot = servicetest.Blob(t, log.Store(),
+		sandboxtest.Pack(t, map[string]string{"README": "Count.\n"}))
+	cfg.Tasks[0].Tests = servicetest.Blob(t, log.Store(),
+		sandboxtest.Pack(t,
+			map[string]string{"test.sh": "[ -z \"$(sort log | uniq -d)\" ] && r=1 || r=0; echo $r > /logs/verifier/reward.txt\n"}))
+	cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.Feeds = endpoint, rollouts, 1,
+		[]runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}
 	cfg.Limits.Turns, cfg.Limits.Tokens, cfg.Limits.Timeout = 2*commands, 1<<30, runfile.Duration(24*time.Hour)
-	cfg.Limits.ContextFull, cfg.Limits.Summaries, cfg.SummaryPrompt, cfg.Sampling.MaxTokens = runfile.ContextSummarise, 1000, "Sum up.", perAnswer
+	cfg.Limits.ContextFull, cfg.Limits.Summaries, cfg.SummaryPrompt, cfg.Sampling.MaxTokens = runfile.ContextSummarise,
+		1000, "Sum up.", perAnswer
 	plane.Start(t, log, "r", cfg)
 
 	services := map[string]*program.Process{}
@@ -211,8 +226,10 @@ func TestLongRolloutsWithKills(t *testing.T) {
 	if bad := servicetest.All(t, log, "r", events.RolloutFailedType, events.RolloutRetriedType); len(bad) > 0 {
 		t.Errorf("killed services cost tries: %v", servicetest.IDs(bad))
 	}
-	if scored := servicetest.All(t, log, "r", events.RolloutScoredType); len(scored) != rollouts || len(ready.Rollouts) != rollouts {
-		t.Errorf("%d rewards, and %d rollouts in the batch: %v", len(scored), len(ready.Rollouts), servicetest.IDs(scored))
+	if scored := servicetest.All(t, log, "r", events.RolloutScoredType); len(scored) != rollouts ||
+		len(ready.Rollouts) != rollouts {
+		t.Errorf("%d rewards, and %d rollouts in the batch: %v", len(scored), len(ready.Rollouts),
+			servicetest.IDs(scored))
 	}
 	turns, all := 0, samplesOf(t, log, ready)
 	for _, id := range ready.Rollouts {
@@ -227,7 +244,8 @@ func TestLongRolloutsWithKills(t *testing.T) {
 	if s.drifts == 0 {
 		t.Error("no answer was written anew")
 	}
-	t.Logf("%d kills, %d turns on the log of %d that were sampled, %d samples of %d rollouts", kills, turns, s.answers, len(all), rollouts)
+	t.Logf("%d kills, %d turns on the log of %d that were sampled, %d samples of %d rollouts", kills, turns,
+		s.answers, len(all), rollouts)
 }
 
 // samplesOf are those of a batch, in order.
@@ -247,12 +265,15 @@ func samplesOf(t *testing.T, log *eventlog.Log, ready events.BatchReady) (all []
 	return all
 }
 
-// checkTurns holds the turns on the log to what was sampled, and their commands to a file that has a line of each turn before.
+// checkTurns holds the turns on the log to what was sampled, and their commands to a file that has
+// a line of each turn before.
 func (s *scribe) checkTurns(r *events.Rollout, commands int) {
 	lines := []int{}
 	for i, turn := range r.Turns {
-		if said, known := s.said[turn.TokenIDs[0]]; !known || turn.Turn != i || !slices.Equal(turn.TokenIDs, said.sampled) || turn.PromptTokens != len(said.prompt) {
-			s.t.Errorf("%s: turn %d is not what was sampled: %v for %d tokens, want %v for %d", r.ID, i, turn.TokenIDs, turn.PromptTokens, said.sampled, len(said.prompt))
+		if said, known := s.said[turn.TokenIDs[0]]; !known || turn.Turn != i ||
+			!slices.Equal(turn.TokenIDs, said.sampled) || turn.PromptTokens != len(said.prompt) {
+			s.t.Errorf("%s: turn %d is not what was sampled: %v for %d tokens, want %v for %d", r.ID, i, turn.TokenIDs,
+				turn.PromptTokens, said.sampled, len(said.prompt))
 		}
 		if len(turn.ToolCalls) == 0 {
 			continue
@@ -275,7 +296,8 @@ func (s *scribe) checkTurns(r *events.Rollout, commands int) {
 	}
 }
 
-// checkSamples holds what is trained on to what was sampled: each turn once and in order, behind the prompt for which it was sampled, and with the one reward.
+// checkSamples holds what is trained on to what was sampled: each turn once and in order, behind
+// the prompt for which it was sampled, and with the one reward.
 func (s *scribe) checkSamples(r *events.Rollout, samples []storage.Sample) {
 	var trained, sampled []int32
 	summaries, segments := 0, 0
@@ -295,16 +317,21 @@ func (s *scribe) checkSamples(r *events.Rollout, samples []storage.Sample) {
 			}
 			said := s.said[sample.Tokens[i]]
 			end := i + len(said.sampled)
-			if end == i || end > len(sample.Tokens) || !slices.Equal(sample.Tokens[:i], said.prompt) || !slices.Equal(sample.Tokens[i:end], said.sampled) || slices.Contains(sample.LossMask[i:end], false) {
-				s.t.Fatalf("%s: token %d of sample %d does not begin what was sampled for the tokens before it", r.ID, i, sample.SampleIndex)
+			if end == i || end > len(sample.Tokens) || !slices.Equal(sample.Tokens[:i], said.prompt) ||
+				!slices.Equal(sample.Tokens[i:end], said.sampled) || slices.Contains(sample.LossMask[i:end], false) {
+				s.t.Fatalf("%s: token %d of sample %d does not begin what was sampled for the tokens before it", r.ID,
+					i, sample.SampleIndex)
 			}
 			trained, i = append(trained, said.sampled...), end-1
 		}
-		if sample.Reward != 1 || int(sample.RolloutSampled) != len(sampled) || int(sample.SamplesInRollout) != segments {
-			s.t.Errorf("%s: sample %d has reward %g, is one of %d, and counts %d tokens of %d", r.ID, sample.SampleIndex, sample.Reward, sample.SamplesInRollout, sample.RolloutSampled, len(sampled))
+		if sample.Reward != 1 || int(sample.RolloutSampled) != len(sampled) ||
+			int(sample.SamplesInRollout) != segments {
+			s.t.Errorf("%s: sample %d has reward %g, is one of %d, and counts %d tokens of %d", r.ID,
+				sample.SampleIndex, sample.Reward, sample.SamplesInRollout, sample.RolloutSampled, len(sampled))
 		}
 	}
 	if summaries == 0 || segments <= summaries || len(samples) != segments || !slices.Equal(trained, sampled) {
-		s.t.Errorf("%s: %d summaries, %d segments, %d samples, %d tokens trained on, %d sampled", r.ID, summaries, segments, len(samples), len(trained), len(sampled))
+		s.t.Errorf("%s: %d summaries, %d segments, %d samples, %d tokens trained on, %d sampled", r.ID, summaries,
+			segments, len(samples), len(trained), len(sampled))
 	}
 }

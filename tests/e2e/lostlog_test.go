@@ -9,8 +9,10 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestLogFolderIsDestroyed: the log's disk is lost in the middle of a run, and store and checkpoint of the trainer are not. The run is restored from its archive, which
-// ends steps before the checkpoint, and comes to its end: the trainer takes the new batches of the lost steps for what they are.
+// TestLogFolderIsDestroyed: the log's disk is lost in the middle of a run, and store and
+// checkpoint of the trainer are not. The run is restored from its archive, which ends steps
+// before the checkpoint, and comes to its end: the trainer takes the new batches of the lost
+// steps for what they are.
 func TestLogFolderIsDestroyed(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)

@@ -19,7 +19,8 @@ import (
 var rondo string
 
 func TestMain(m *testing.M) {
-	// The keys of the S3 server that TestTwoOfEveryService starts: tests that run side by side have one environment.
+	// The keys of the S3 server that TestTwoOfEveryService starts: tests that run side by
+	// side have one environment.
 	os.Setenv("AWS_ACCESS_KEY_ID", storagetest.AccessKey)
 	os.Setenv("AWS_SECRET_ACCESS_KEY", storagetest.SecretKey)
 	program.Main(m, &rondo)

@@ -24,7 +24,8 @@ func TestReplayAs(t *testing.T) {
 		t.Helper()
 		mustRun(t, into, append(args, "--dir", dir, "--json")...)
 	}
-	rondoIn(t, nil, "demo", "--tasks", smallPack(t), "--steps", "3", "--groups-per-batch", "2", "--group-size", "4", "--seed", "8", "--quiet")
+	rondoIn(t, nil, "demo", "--tasks", smallPack(t), "--steps", "3", "--groups-per-batch", "2", "--group-size", "4",
+		"--seed", "8", "--quiet")
 	var d books.Diff
 
 	t.Run("the same configuration computes the same", func(t *testing.T) {
@@ -43,14 +44,19 @@ func TestReplayAs(t *testing.T) {
 	})
 	t.Run("a replay that was killed goes on", func(t *testing.T) {
 		for range 3 {
-			p := start(t, "replay", "demo-8", "--as", "killed", "--set", "feeds.0.groups_per_batch=1", "--quiet", "--dir", dir)
+			p := start(t, "replay", "demo-8", "--as", "killed", "--set", "feeds.0.groups_per_batch=1",
+				"--quiet", "--dir", dir)
 			p.KillWithin(400 * time.Millisecond)
 		}
 		rondoIn(t, nil, "replay", "demo-8", "--as", "killed", "--set", "feeds.0.groups_per_batch=1", "--quiet")
 		rondoIn(t, nil, "replay", "demo-8", "--as", "unhurt", "--set", "feeds.0.groups_per_batch=1", "--quiet")
 		verifyReplay(t, "killed", dir)
 		rondoIn(t, &d, "diff", "killed", "unhurt")
-		if len(d.Groups) > 0 || d.OnlyA+d.OnlyB > 0 || slices.ContainsFunc(d.Batches, func(b books.BatchDiff) bool { return b.A == nil || b.B == nil || b.Common != b.A.Rollouts }) {
+		if len(d.Groups) > 0 || d.OnlyA+d.OnlyB > 0 ||
+			slices.ContainsFunc(d.Batches, func(b books.BatchDiff) bool {
+				return b.A == nil || b.B == nil ||
+					b.Common != b.A.Rollouts
+			}) {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -100,7 +106,8 @@ func TestReplayAs(t *testing.T) {
 			{"--as=a.b", "letters, digits"},
 			{"--as=new --verify", "say what to do"},
 		} {
-			err := run(t.Context(), nil, append([]string{"replay", "demo-8", "--dir", dir}, strings.Fields(c.flag)...)...)
+			err := run(t.Context(), nil, append([]string{"replay", "demo-8", "--dir", dir},
+				strings.Fields(c.flag)...)...)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v", c.flag, err)
 			}
@@ -117,13 +124,16 @@ func verifyReplay(t *testing.T, name, dir string) (a audit) {
 	return a
 }
 
-// TestArchive: a run whose stream is gone, and one that was restored into an empty server, is still all that is promised of it.
+// TestArchive: a run whose stream is gone, and one that was restored into an empty server, is still
+// all that is promised of it.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
 	dir, elsewhere := t.TempDir(), t.TempDir()
-	mustRun(t, nil, "demo", "--tasks", smallPack(t), "--steps", "2", "--groups-per-batch", "2", "--group-size", "3", "--seed", "4", "--quiet", "--dir", dir, "--json")
-	if err := run(t.Context(), nil, "run", "delete", "demo-4", "--dir", dir); err == nil || !strings.Contains(err.Error(), "archive seal") {
+	mustRun(t, nil, "demo", "--tasks", smallPack(t), "--steps", "2", "--groups-per-batch", "2", "--group-size", "3",
+		"--seed", "4", "--quiet", "--dir", dir, "--json")
+	if err := run(t.Context(), nil, "run", "delete", "demo-4", "--dir", dir); err == nil ||
+		!strings.Contains(err.Error(), "archive seal") {
 		t.Errorf("a run that is not archived was deleted: %v", err)
 	}
 	mustRun(t, nil, "archive", "seal", "demo-4", "--dir", dir, "--json")
@@ -136,7 +146,8 @@ func TestArchive(t *testing.T) {
 	}
 	verify(t, "demo-4", "--dir", dir)
 	mustRun(t, nil, "trajectories", "show", "demo-4", "g000001-0", "--dir", dir)
-	mustRun(t, nil, "replay", "demo-4", "--as", "from-archive", "--set", "advantage.estimator=rloo", "--quiet", "--dir", dir, "--json")
+	mustRun(t, nil, "replay", "demo-4", "--as", "from-archive", "--set", "advantage.estimator=rloo",
+		"--quiet", "--dir", dir, "--json")
 	verifyReplay(t, "from-archive", dir)
 
 	// An empty server in another directory, over the same store.

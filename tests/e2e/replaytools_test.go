@@ -27,19 +27,21 @@ type toolsReplayed struct {
 	Errors []string
 }
 
-// TestReplayTools: what agents and verifiers did to their sandboxes comes out the same again, and what is drawn or told by the clock
-// is found.
+// TestReplayTools: what agents and verifiers did to their sandboxes comes out the same again, and
+// what is drawn or told by the clock is found.
 func TestReplayTools(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
 	dir := t.TempDir()
 	demo := func(pack, seed string) {
-		mustRun(t, nil, "demo", "--tasks", pack, "--steps", "1", "--groups-per-batch", "2", "--group-size", "3", "--seed", seed, "--quiet", "--dir", dir, "--json")
+		mustRun(t, nil, "demo", "--tasks", pack, "--steps", "1", "--groups-per-batch", "2", "--group-size", "3",
+			"--seed", seed, "--quiet", "--dir", dir, "--json")
 	}
 	demo(smallPack(t), "5")
 	var same toolsReplayed
 	mustRun(t, &same, "replay", "demo-5", "--tools", "--slots", "2", "--dir", dir, "--json")
-	if same.Rollouts < 6 || same.Verified != same.Rollouts || same.Turns < 6 || same.Calls < same.Turns || same.Differences+len(same.Errors) > 0 {
+	if same.Rollouts < 6 || same.Verified != same.Rollouts || same.Turns < 6 || same.Calls < same.Turns ||
+		same.Differences+len(same.Errors) > 0 {
 		t.Errorf("%+v", same)
 	}
 	var one toolsReplayed
@@ -50,7 +52,8 @@ func TestReplayTools(t *testing.T) {
 
 	pack := smallPack(t)
 	for _, task := range []string{"add", "max"} { // the policy runs check.sh, and the verifier does not
-		writeFile(t, filepath.Join(pack, task, "environment/repo/check.sh"), "od -An -N8 -tx1 /dev/urandom; date +%s%N > now; echo FAIL; exit 1\n")
+		writeFile(t, filepath.Join(pack, task, "environment/repo/check.sh"),
+			"od -An -N8 -tx1 /dev/urandom; date +%s%N > now; echo FAIL; exit 1\n")
 	}
 	demo(pack, "6")
 	cmd := exec.CommandContext(t.Context(), rondo, "replay", "demo-6", "--tools", "--dir", dir, "--json")
@@ -62,12 +65,14 @@ func TestReplayTools(t *testing.T) {
 	fields := map[string]int{}
 	for _, d := range drawn.Details { // the policy edits check.sh, too, and draws more or leaves other files
 		ofCall := d.Call != "" && d.Tool == "run_terminal_cmd"
-		if d.Turn == nil || d.Recorded == d.Again || !strings.HasPrefix(d.Rollout, "g00000") || ofCall == strings.HasPrefix(d.Field, "workspace/") {
+		if d.Turn == nil || d.Recorded == d.Again || !strings.HasPrefix(d.Rollout, "g00000") ||
+			ofCall == strings.HasPrefix(d.Field, "workspace/") {
 			t.Errorf("%+v", d)
 		}
 		fields[d.Field]++
 	}
-	if fields["content"] == 0 || fields["workspace/now"] == 0 || drawn.Verified != drawn.Rollouts || drawn.Differences != len(drawn.Details) || drawn.Different == 0 {
+	if fields["content"] == 0 || fields["workspace/now"] == 0 || drawn.Verified != drawn.Rollouts ||
+		drawn.Differences != len(drawn.Details) || drawn.Different == 0 {
 		t.Errorf("differences by field: %v; %d of %d verified", fields, drawn.Verified, drawn.Rollouts)
 	}
 }
@@ -79,10 +84,12 @@ func TestReplayScores(t *testing.T) {
 	dir := t.TempDir()
 	replay := func(as string, flags ...string) {
 		t.Helper()
-		mustRun(t, nil, append([]string{"replay", "demo-9", "--as", as, "--from", "scores", "--quiet", "--dir", dir, "--json"}, flags...)...)
+		mustRun(t, nil, append([]string{"replay", "demo-9", "--as", as, "--from", "scores", "--quiet", "--dir", dir,
+			"--json"}, flags...)...)
 		verifyReplay(t, as, dir)
 	}
-	mustRun(t, nil, "demo", "--tasks", smallPack(t), "--steps", "2", "--groups-per-batch", "2", "--group-size", "4", "--seed", "9", "--quiet", "--dir", dir, "--json")
+	mustRun(t, nil, "demo", "--tasks", smallPack(t), "--steps", "2", "--groups-per-batch", "2", "--group-size", "4",
+		"--seed", "9", "--quiet", "--dir", dir, "--json")
 	rewards := func(run string) map[string]float64 {
 		t.Helper()
 		found := map[string]float64{}
@@ -130,7 +137,8 @@ func TestReplayScores(t *testing.T) {
 	}
 
 	pack := smallPack(t)
-	writeFile(t, filepath.Join(pack, "add/tests/test.sh"), "r=1; [ \"$(sh add.sh 3 4)\" = 7 ] && r=0\necho \"{\\\"reward\\\": $r, \\\"mended\\\": 3}\" > /logs/verifier/reward.json\n")
+	writeFile(t, filepath.Join(pack, "add/tests/test.sh"),
+		"r=1; [ \"$(sh add.sh 3 4)\" = 7 ] && r=0\necho \"{\\\"reward\\\": $r, \\\"mended\\\": 3}\" > /logs/verifier/reward.json\n")
 	mended := func(task string, reward float64) float64 {
 		if task == "add" {
 			return 1 - reward
@@ -138,7 +146,8 @@ func TestReplayScores(t *testing.T) {
 		return reward
 	}
 	for range 3 { // each goes on where the last one was killed
-		p := start(t, "replay", "demo-9", "--as", "mended", "--from", "scores", "--tasks", pack, "--slots", "1", "--quiet", "--dir", dir)
+		p := start(t, "replay", "demo-9", "--as", "mended", "--from", "scores", "--tasks", pack, "--slots", "1",
+			"--quiet", "--dir", dir)
 		p.KillWithin(500 * time.Millisecond)
 	}
 	replay("mended", "--tasks", pack, "--slots", "1")

@@ -10,8 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestFollowersFindTheRestartedPlane: a plane that is killed and started again has another port and another token, and who follows
-// a run of it goes on.
+// TestFollowersFindTheRestartedPlane: a plane that is killed and started again has another port and
+// another token, and who follows a run of it goes on.
 func TestFollowersFindTheRestartedPlane(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -37,7 +37,8 @@ func TestFollowersFindTheRestartedPlane(t *testing.T) {
 		up = serving(t, dir)
 		reason := fmt.Sprintf("restart-%d", i)
 		program.Eventually(t, func() error {
-			return run(t.Context(), nil, "events", "publish", "run.paused", "mine", "--run", "mine", "--data", fmt.Sprintf(`{"reason":%q}`, reason), "--id", reason, "--dir", dir)
+			return run(t.Context(), nil, "events", "publish", "run.paused", "mine", "--run", "mine",
+				"--data", fmt.Sprintf(`{"reason":%q}`, reason), "--id", reason, "--dir", dir)
 		})
 		program.Eventually(t, func() error {
 			if said := followers["events"].String(); !strings.Contains(said, reason) {

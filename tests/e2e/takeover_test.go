@@ -28,7 +28,8 @@ func running(t *testing.T, command string) (found []string) {
 		t.Fatal(err)
 	}
 	for _, name := range all {
-		if line, err := os.ReadFile(name); err == nil && string(bytes.ReplaceAll(bytes.TrimRight(line, "\x00"), []byte{0}, []byte{' '})) == command {
+		if line, err := os.ReadFile(name); err == nil &&
+			string(bytes.ReplaceAll(bytes.TrimRight(line, "\x00"), []byte{0}, []byte{' '})) == command {
 			found = append(found, name)
 		}
 	}
@@ -63,9 +64,10 @@ func outside(t *testing.T) (log *eventlog.Log, url, objects string) {
 	return log, server.URL(), objects
 }
 
-// TestRunnerKilledInATurn kills the runner that holds a rollout's sandbox with SIGKILL while it runs the second turn. Another one, which has
-// neither its directory nor its sandbox, goes on behind the first turn, and the rollout ends as one does whose runner lives. Of the dead one
-// no process is left.
+// TestRunnerKilledInATurn kills the runner that holds a rollout's sandbox with SIGKILL while
+// it runs the second turn. Another one, which has neither its directory nor its sandbox,
+// goes on behind the first turn, and the rollout ends as one does whose runner lives. Of the
+// dead one no process is left.
 func TestRunnerKilledInATurn(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -82,8 +84,10 @@ func TestRunnerKilledInATurn(t *testing.T) {
 		return start(t, "service", "toolrunner", "scorer", "--nats", url, "--store", objects, "--dir", t.TempDir())
 	}
 	sampled := func(rollout string, n int, route, command string) {
-		call := events.ToolCall{ID: fmt.Sprint(n), Name: "run_terminal_cmd", Arguments: fmt.Sprintf(`{"command":%q,"is_background":false}`, command)}
-		e := servicetest.Event(t, "r", events.TurnSampledType, rollout, events.Ordinal(n), events.TurnSampled{Turn: n, ToolCalls: []events.ToolCall{call}, FinishReason: "tool_calls"})
+		call := events.ToolCall{ID: fmt.Sprint(n), Name: "run_terminal_cmd",
+			Arguments: fmt.Sprintf(`{"command":%q,"is_background":false}`, command)}
+		e := servicetest.Event(t, "r", events.TurnSampledType, rollout, events.Ordinal(n),
+			events.TurnSampled{Turn: n, ToolCalls: []events.ToolCall{call}, FinishReason: "tool_calls"})
 		e.Route = route
 		servicetest.Append(t, log, e)
 	}
@@ -91,7 +95,8 @@ func TestRunnerKilledInATurn(t *testing.T) {
 		all := servicetest.Wait(t, log, "r", events.ToolsCompletedType, rollout, n+1)
 		return servicetest.Data[events.ToolsCompleted](t, all[n])
 	}
-	first, second := "mv src moved; echo one >> moved/a.txt", "echo two >> moved/a.txt; "+slow+"; echo three >> moved/a.txt"
+	first, second := "mv src moved; echo one >> moved/a.txt",
+		"echo two >> moved/a.txt; "+slow+"; echo three >> moved/a.txt"
 	finish := func(rollout string) events.RolloutScored {
 		finished := servicetest.Finished(t, store, "r", rollout, servicetest.Trajectory("r", rollout, "a"))
 		finished.Workspace = answered(rollout, 1).Workspace
@@ -128,7 +133,9 @@ func TestRunnerKilledInATurn(t *testing.T) {
 	sampled(unhurt, 0, cfg.Pool, first)
 	sampled(unhurt, 1, runfile.RunnerRoute(answered(unhurt, 0).Runner, runfile.Needs{}), second)
 	want := finish(unhurt)
-	if after.Reward != 1 || want.Reward != 1 || *again.Workspace != *answered(unhurt, 1).Workspace || again.Results[0].Content != answered(unhurt, 1).Results[0].Content {
-		t.Errorf("the rollout whose runner was killed has reward %g and workspace %v, the other one %g and %v", after.Reward, again.Workspace, want.Reward, answered(unhurt, 1).Workspace)
+	if after.Reward != 1 || want.Reward != 1 || *again.Workspace != *answered(unhurt, 1).Workspace ||
+		again.Results[0].Content != answered(unhurt, 1).Results[0].Content {
+		t.Errorf("the rollout whose runner was killed has reward %g and workspace %v, the other one %g and %v",
+			after.Reward, again.Workspace, want.Reward, answered(unhurt, 1).Workspace)
 	}
 }

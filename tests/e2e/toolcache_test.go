@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestCacheChangesNothing: some rollouts of each task, with and without answers of tools that are used again, say and earn the same.
+// TestCacheChangesNothing: some rollouts of each task, with and without answers of tools that are
+// used again, say and earn the same.
 func TestCacheChangesNothing(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -26,12 +27,14 @@ func TestCacheChangesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		writeFile(t, file, strings.Replace(string(text), "[verifier]", "deterministic = [\"timeout 2 sh check.sh\"]\n[verifier]", 1))
+		writeFile(t, file, strings.Replace(string(text), "[verifier]",
+			"deterministic = [\"timeout 2 sh check.sh\"]\n[verifier]", 1))
 	}
 	evaluate := func(cache string) (rewards []float64, answers map[string][]string, statuses map[string]int) {
 		file, dir := filepath.Join(t.TempDir(), "run.yaml"), t.TempDir()
 		writeFile(t, file, "policy: small\nendpoint: builtin\nseed: 3\nlimits: {turns: 4}\ntools: {cache: "+cache+"}\n")
-		mustRun(t, nil, "eval", "--policy", "small@0", "--run", "r", "--file", file, "--tasks", pack, "--k", fmt.Sprint(k), "--dir", dir, "--json")
+		mustRun(t, nil, "eval", "--policy", "small@0", "--run", "r", "--file", file, "--tasks", pack,
+			"--k", fmt.Sprint(k), "--dir", dir, "--json")
 		answers, statuses = map[string][]string{}, map[string]int{}
 		for _, g := range completed(t, dir, "r") {
 			for _, m := range g.Members {
@@ -41,7 +44,8 @@ func TestCacheChangesNothing(t *testing.T) {
 				rewards = append(rewards, m.Reward)
 			}
 		}
-		for line := range strings.Lines(said(t, "events", "tail", "r", "--type", string(events.ToolsCompletedType), "--json", "--dir", dir)) {
+		for line := range strings.Lines(said(t, "events", "tail", "r", "--type", string(events.ToolsCompletedType),
+			"--json", "--dir", dir)) {
 			var e struct {
 				Entity string
 				Data   events.ToolsCompleted
@@ -65,7 +69,8 @@ func TestCacheChangesNothing(t *testing.T) {
 	rewards, answers, statuses := evaluate("true")
 	plainRewards, plainAnswers, plainStatuses := evaluate("false")
 	t.Logf("%d rollouts: with the cache %v, without %v", len(answers), statuses, plainStatuses)
-	if statuses[toolset.CacheHit] == 0 || statuses["hit of run_terminal_cmd"] == 0 || statuses[toolset.CacheMiss] == 0 || statuses[""] != 0 || len(plainStatuses) != 1 || plainStatuses[""] == 0 {
+	if statuses[toolset.CacheHit] == 0 || statuses["hit of run_terminal_cmd"] == 0 ||
+		statuses[toolset.CacheMiss] == 0 || statuses[""] != 0 || len(plainStatuses) != 1 || plainStatuses[""] == 0 {
 		t.Errorf("calls are %v, without the cache %v", statuses, plainStatuses)
 	}
 	if len(rewards) != 2*k || !reflect.DeepEqual(rewards, plainRewards) {

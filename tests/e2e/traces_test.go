@@ -16,9 +16,10 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestOneTraceOfARollout runs each service as a process of its own. A real collector gets a complete trace of a rollout, from processes of which some
-// compress. It has the model's turns, the tools, the verifier, the advantage and the batch, each below the span that it belongs to. It has no text of a transcript. The
-// processes end although the collector of one of them is away.
+// TestOneTraceOfARollout runs each service as a process of its own. A real collector gets a
+// complete trace of a rollout, from processes of which some compress. It has the model's turns, the
+// tools, the verifier, the advantage and the batch, each below the span that it belongs to. It has
+// no text of a transcript. The processes end although the collector of one of them is away.
 func TestOneTraceOfARollout(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -27,7 +28,8 @@ func TestOneTraceOfARollout(t *testing.T) {
 	policy := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	web := c.Real(t)
 	serve := func(endpoint, compression string, args ...string) *program.Process {
-		cmd := exec.Command(rondo, append([]string{"service", "--nats", url, "--store", objects, "--dir", t.TempDir(), "--builtin-endpoint", "http://" + policy + "/v1",
+		cmd := exec.Command(rondo, append([]string{"service", "--nats", url, "--store", objects, "--dir", t.TempDir(),
+			"--builtin-endpoint", "http://" + policy + "/v1",
 			"--log-format", "json", "--otlp-endpoint", endpoint}, args...)...)
 		cmd.Env = append(os.Environ(), "OTEL_BSP_SCHEDULE_DELAY=100", "OTEL_EXPORTER_OTLP_COMPRESSION="+compression)
 		return program.Start(t, cmd)
@@ -37,8 +39,10 @@ func TestOneTraceOfARollout(t *testing.T) {
 	for i, part := range parts {
 		processes = append(processes, serve(web, []string{"", "gzip"}[i%2], part))
 	}
-	processes = append(processes, serve(web, "", "intake", "querysampler", "weightpublisher"), serve("http://127.0.0.1:1", "", "policy", "trainer", "deadletters", "--policy-listen", policy))
-	mustRun(t, nil, "run", "open", "first", "--nats", url, "--store", objects, "--tasks", smallPack(t), "--file", smallRun(t, 1))
+	processes = append(processes, serve(web, "", "intake", "querysampler", "weightpublisher"),
+		serve("http://127.0.0.1:1", "", "policy", "trainer", "deadletters", "--policy-listen", policy))
+	mustRun(t, nil, "run", "open", "first", "--nats", url, "--store", objects, "--tasks", smallPack(t),
+		"--file", smallRun(t, 1))
 
 	var batch events.BatchReady
 	program.Eventually(t, func() error {
@@ -63,7 +67,8 @@ func TestOneTraceOfARollout(t *testing.T) {
 	program.Eventually(t, func() error { // the batch's span may come behind the rollout's
 		batches := 0
 		for _, s := range c.Spans() {
-			if s.Name == "batch trainer" && s.Parent == "" && slices.ContainsFunc(s.Links, func(link string) bool { return strings.HasPrefix(link, first+"/") }) {
+			if s.Name == "batch trainer" && s.Parent == "" &&
+				slices.ContainsFunc(s.Links, func(link string) bool { return strings.HasPrefix(link, first+"/") }) {
 				batches++
 			}
 		}
@@ -112,7 +117,9 @@ func complete(spans []collector.Span, r *events.Rollout, parts []string) error {
 			return fmt.Errorf("%s is below a span that is not there", s.Name)
 		}
 		below := known[s.Parent].Name
-		if operation := s.Attributes["gen_ai.operation.name"]; operation == "chat" && !strings.HasPrefix(below, "generator ") || operation == "execute_tool" && !strings.HasPrefix(below, "toolrunner ") {
+		if operation := s.Attributes["gen_ai.operation.name"]; operation == "chat" &&
+			!strings.HasPrefix(below, "generator ") ||
+			operation == "execute_tool" && !strings.HasPrefix(below, "toolrunner ") {
 			return fmt.Errorf("%s is below %s", s.Name, below)
 		}
 	}
@@ -120,7 +127,8 @@ func complete(spans []collector.Span, r *events.Rollout, parts []string) error {
 	for _, turn := range r.Turns {
 		calls += len(turn.ToolCalls)
 	}
-	for name, want := range map[string]int{"invoke_agent": 1, "chat": len(r.Turns), "execute_tool": calls, "evaluate": 1, "advantage": 1, "batch": 1} {
+	for name, want := range map[string]int{"invoke_agent": 1, "chat": len(r.Turns), "execute_tool": calls,
+		"evaluate": 1, "advantage": 1, "batch": 1} {
 		if named[name] != want {
 			return fmt.Errorf("%d spans %s, want %d: %v", named[name], name, want, named)
 		}

@@ -26,14 +26,16 @@ type decisions struct {
 	failed  int               // rollouts
 }
 
-// step is a batch: its groups in their order, its content, and its samples in the order of their names.
+// step is a batch: its groups in their order, its content, and its samples in
+// the order of their names.
 type step struct {
 	groups []string
 	stated string
 	sorted string
 }
 
-// kept says which decisions follow from the run alone: the order of all of them, policy versions, and the groups of a step.
+// kept says which decisions follow from the run alone: the order of all of them, policy versions,
+// and the groups of a step.
 type kept struct{ order, versions, steps bool }
 
 // decided reads a run that has ended.
@@ -98,11 +100,14 @@ func (d *decisions) batch(t *testing.T, log *eventlog.Log, e events.Event) {
 			sample.PolicyVersions[i].Version = 0
 		}
 		one := []storage.Sample{sample}
-		d.trained[fmt.Sprintf("%s, sample %d", sample.Rollout, sample.SampleIndex)] += string(encode(t, storage.Batch{Run: run, Feed: batch.Feed, Ranks: 1, Whole: storage.Count(one), Samples: one}))
+		d.trained[fmt.Sprintf("%s, sample %d", sample.Rollout,
+			sample.SampleIndex)] += string(encode(t, storage.Batch{Run: run, Feed: batch.Feed, Ranks: 1,
+			Whole: storage.Count(one), Samples: one}))
 	}
 }
 
-// compare says where another run has decided differently, "" where it has not. same collects the batches whose groups were complete in the same order.
+// compare says where another run has decided differently, "" where it has not. same collects the
+// batches whose groups were complete in the same order.
 func (d *decisions) compare(other *decisions, kept kept, same map[string]string) string {
 	mine, theirs := d.facts, other.facts
 	if !kept.versions {
@@ -118,7 +123,8 @@ func (d *decisions) compare(other *decisions, kept kept, same map[string]string)
 		return fmt.Sprintf("%s was %q, and is %q", id, mine[id], theirs[id])
 	}
 	if rollout := differs(d.trained, other.trained); rollout != "" {
-		return fmt.Sprintf("%s is trained otherwise: %d bytes instead of %d", rollout, len(other.trained[rollout]), len(d.trained[rollout]))
+		return fmt.Sprintf("%s is trained otherwise: %d bytes instead of %d", rollout, len(other.trained[rollout]),
+			len(d.trained[rollout]))
 	}
 	if !kept.steps {
 		return ""
@@ -127,20 +133,23 @@ func (d *decisions) compare(other *decisions, kept kept, same map[string]string)
 		for i, s := range steps {
 			key := fmt.Sprint(i, s.groups)
 			if before, ok := same[key]; ok && before != s.stated {
-				return fmt.Sprintf("step %d is of the groups %s in two runs, in this order: once %s, and once %s", i+1, s.groups, before, s.stated)
+				return fmt.Sprintf("step %d is of the groups %s in two runs, in this order: once %s, and once %s", i+1,
+					s.groups, before, s.stated)
 			}
 			same[key] = s.stated
 		}
 	}
 	for i := range d.steps {
 		if d.steps[i].sorted != other.steps[i].sorted {
-			return fmt.Sprintf("step %d trains other samples: groups %s, and were %s", i+1, other.steps[i].groups, d.steps[i].groups)
+			return fmt.Sprintf("step %d trains other samples: groups %s, and were %s", i+1,
+				other.steps[i].groups, d.steps[i].groups)
 		}
 	}
 	return ""
 }
 
-// differs is the first key, in alphabetical order, under which two maps differ; "" where they are equal.
+// differs is the first key, in alphabetical order, under which two maps differ;
+// "" where they are equal.
 func differs(a, b map[string]string) string {
 	keys := slices.Sorted(maps.Keys(a))
 	keys = append(keys, slices.Sorted(maps.Keys(b))...)

@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/smalldisk"
 )
 
-// moodyDisk is a disk that can be made read-only while files of it are open, which the kernel's own file systems refuse, and slow.
+// moodyDisk is a disk that can be made read-only while files of it are open, which the kernel's own
+// file systems refuse, and slow.
 func (tr *trial) moodyDisk() (dir string) {
 	dir, tr.disk = tr.t.TempDir(), forgetful.NewDisk()
 	unmount, err := forgetful.Mount(tr.disk, dir)
@@ -34,7 +35,8 @@ func (tr *trial) readOnly(ctx context.Context) {
 	retry.Sleep(ctx, time.Duration(tr.chance.Int64N(int64(3*time.Second))))
 }
 
-// slow lets syncs take up to a fifth of a second, for some seconds, and one in eight of those that follow appends longer than a client waits for an answer.
+// slow lets syncs take up to a fifth of a second, for some seconds, and one in eight of those that
+// follow appends longer than a client waits for an answer.
 func (tr *trial) slow(ctx context.Context) {
 	chance := &dice{rng: rand.New(rand.NewPCG(tr.chance.Uint64(), 5))}
 	tr.disk.Slow(func(file string) time.Duration {
@@ -57,12 +59,14 @@ func (tr *trial) full(ctx context.Context) {
 // nobody is a rollout that there is not.
 const nobody = "nobody"
 
-// refused waits until the log takes no submission, each of which needs more than what a block of the disk has left.
+// refused waits until the log takes no submission, each of which needs more than what a
+// block of the disk has left.
 func (tr *trial) refused(ctx context.Context) {
 	text := strings.Repeat("x", 100<<10)
 	for range 100 {
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
-		_, err := tr.log.Submitter.Submit(asking, eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType, Entity: nobody, Data: events.RolloutAnnotated{Text: text}})
+		_, err := tr.log.Submitter.Submit(asking, eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType,
+			Entity: nobody, Data: events.RolloutAnnotated{Text: text}})
 		cancel()
 		if err != nil && !errors.Is(err, eventlog.ErrRefused) {
 			return

@@ -40,22 +40,27 @@ const (
 	faultOpening  = "opening"  // it is full while the run's stream is made
 	faultReadOnly = "readonly" // it takes no writes for a while, as behind an error
 	faultSlow     = "slow"     // its syncs are slow for a while
-	faultPause    = "pause"    // the process stands still, and a second one for longer than it may decide: their clocks have jumped
+	// the process stands still, and a second one for longer than it may decide:
+	// their clocks have jumped
+	faultPause    = "pause"
 	faultHostile  = "hostile"  // outsiders submit nonsense
 	faultOverload = "overload" // outsiders submit ten times as much as the plane takes
 )
 
-var kinds = []string{faultKill, faultRepeat, faultStore, faultWire, faultDisk, faultOpening, faultPause, faultHostile, faultOverload, faultReadOnly, faultSlow}
+var kinds = []string{faultKill, faultRepeat, faultStore, faultWire, faultDisk, faultOpening, faultPause, faultHostile,
+	faultOverload, faultReadOnly, faultSlow}
 
 // types are what a process may be killed at, in the order of a run.
 var types = []events.Type{
-	events.RunOpenedType, events.GroupOpenedType, events.RolloutStartedType, events.RolloutFinishedType, events.RolloutScoredType, events.GroupCompletedType,
+	events.RunOpenedType, events.GroupOpenedType, events.RolloutStartedType, events.RolloutFinishedType,
+	events.RolloutScoredType, events.GroupCompletedType,
 	events.BatchReadyType, events.BatchConsumedType, events.RunClosedType,
 }
 
 const steps = 3
 
-// TestFaults runs one plane for each seed. Each kind of fault is the first one of some seed; others join it by chance.
+// TestFaults runs one plane for each seed. Each kind of fault is the first one of some seed;
+// others join it by chance.
 func TestFaults(t *testing.T) {
 	nightly.Only(t)
 	for _, seed := range seeds(t, len(kinds)) {
@@ -69,8 +74,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// apart are faults of which a seed has one at most: a disk is small or has moods, and a flood of inputs whose store fails, each of which rests longer
-// each time, takes longer than a test.
+// apart are faults of which a seed has one at most: a disk is small or has moods, and a flood of
+// inputs whose store fails, each of which rests longer each time, takes longer than a test.
 var apart = [][2][]string{{{faultDisk, faultOpening}, {faultReadOnly, faultSlow}}, {{faultStore}, {faultOverload}}}
 
 // draw gives a seed's faults.
@@ -81,7 +86,8 @@ func draw(seed uint64, chance *rand.Rand) []string {
 			continue
 		}
 		if !slices.ContainsFunc(apart, func(sides [2][]string) bool {
-			return slices.Contains(sides[0], k) && overlap(faults, sides[1]) || slices.Contains(sides[1], k) && overlap(faults, sides[0])
+			return slices.Contains(sides[0], k) && overlap(faults, sides[1]) ||
+				slices.Contains(sides[1], k) && overlap(faults, sides[0])
 		}) {
 			faults = append(faults, k)
 		}
@@ -110,7 +116,8 @@ type trial struct {
 
 func newTrial(t *testing.T, seed uint64, faults []string, chance *rand.Rand) *trial {
 	t.Helper()
-	tr := &trial{t: t, chance: chance, orders: orders{Seed: seed, Faults: faults, Run: run, Listen: fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])}}
+	tr := &trial{t: t, chance: chance, orders: orders{Seed: seed, Faults: faults, Run: run,
+		Listen: fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])}}
 	switch {
 	case tr.orders.has(faultDisk) || tr.orders.has(faultOpening):
 		tr.orders.Dir = smalldisk.Mount(t, "64m")
@@ -120,7 +127,8 @@ func newTrial(t *testing.T, seed uint64, faults []string, chance *rand.Rand) *tr
 		tr.orders.Dir = t.TempDir()
 	}
 	var err error
-	if tr.said, err = os.OpenFile(filepath.Join(t.TempDir(), "said"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600); err != nil {
+	if tr.said, err = os.OpenFile(filepath.Join(t.TempDir(), "said"),
+		os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -143,7 +151,8 @@ func newTrial(t *testing.T, seed uint64, faults []string, chance *rand.Rand) *tr
 			t.Fatal(err)
 		}
 	}
-	nc, err := nats.Connect("nats://"+tr.orders.Listen, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
+	nc, err := nats.Connect("nats://"+tr.orders.Listen, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.RetryOnFailedConnect(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +195,8 @@ func (tr *trial) startLocked() {
 	}()
 }
 
-// supervise starts a plane again that has ended by itself, where its disk takes no writes: Pebble ends the process that cannot sync a folder.
+// supervise starts a plane again that has ended by itself, where its disk takes no writes: Pebble
+// ends the process that cannot sync a folder.
 func (tr *trial) supervise(ended *exec.Cmd) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -279,14 +289,16 @@ func (tr *trial) judge(ctx context.Context) error {
 		if readErr != nil {
 			return errors.Join(err, readErr)
 		}
-		if e.Type == events.DeadLetteredType && !tr.orders.has(faultHostile) && !bytes.Contains(e.Data, []byte(events.RolloutAnnotatedType.Name())) {
+		if e.Type == events.DeadLetteredType && !tr.orders.has(faultHostile) &&
+			!bytes.Contains(e.Data, []byte(events.RolloutAnnotatedType.Name())) {
 			err = errors.Join(err, fmt.Errorf("given up: %s", e.Data))
 		}
 	}
 	return err
 }
 
-// disturb lets faults happen while the run goes on, until it is closed. Between faults it waits no longer than program.Patience.
+// disturb lets faults happen while the run goes on, until it is closed. Between faults it waits no
+// longer than program.Patience.
 func (tr *trial) disturb(ctx context.Context) error {
 	at := map[events.Type]func(){}
 	for _, fault := range []struct {
@@ -294,8 +306,10 @@ func (tr *trial) disturb(ctx context.Context) error {
 		n    int
 		do   func()
 	}{
-		{faultKill, 3, func() { tr.kill(); tr.start() }}, {faultDisk, 1, func() { tr.full(ctx) }}, {faultPause, 2, func() { tr.pause(ctx) }}, {faultHostile, 3, func() { tr.hostile(ctx) }},
-		{faultOverload, 1, func() { tr.overload(ctx) }}, {faultReadOnly, 1, func() { tr.readOnly(ctx) }}, {faultSlow, 2, func() { tr.slow(ctx) }},
+		{faultKill, 3, func() { tr.kill(); tr.start() }}, {faultDisk, 1, func() { tr.full(ctx) }},
+		{faultPause, 2, func() { tr.pause(ctx) }}, {faultHostile, 3, func() { tr.hostile(ctx) }},
+		{faultOverload, 1, func() { tr.overload(ctx) }}, {faultReadOnly, 1, func() { tr.readOnly(ctx) }},
+		{faultSlow, 2, func() { tr.slow(ctx) }},
 	} {
 		if !tr.orders.has(fault.kind) {
 			continue
@@ -334,8 +348,9 @@ func (tr *trial) disturb(ctx context.Context) error {
 	return err
 }
 
-// moments are at which events a fault happens: n that chance takes. A plane whose first fault is to be killed is killed at every event; that of
-// the first seed only where most is in work, as each kill takes until the server delivers again what was in work.
+// moments are at which events a fault happens: n that chance takes. A plane whose first fault is to
+// be killed is killed at every event; that of the first seed only where most is in work, as each
+// kill takes until the server delivers again what was in work.
 func (tr *trial) moments(kind string, n int) (at []events.Type) {
 	switch {
 	case kind == faultOverload:
@@ -351,7 +366,8 @@ func (tr *trial) moments(kind string, n int) (at []events.Type) {
 	return types
 }
 
-// pause stops the plane for some time, and the second process for longer than a lease lasts: the plane decides then, until the other comes back.
+// pause stops the plane for some time, and the second process for longer than a lease lasts: the
+// plane decides then, until the other comes back.
 func (tr *trial) pause(ctx context.Context) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

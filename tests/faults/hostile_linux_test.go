@@ -13,8 +13,9 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
-// hostile submits nonsense of every type that outsiders may state but those that open, pause and end runs. What fits its schema is about entities that
-// there are not: an outsider may rewind a feed. What does not is about all kinds of them, and none of it may be taken.
+// hostile submits nonsense of every type that outsiders may state but those that open, pause and
+// end runs. What fits its schema is about entities that there are not: an outsider may rewind a
+// feed. What does not is about all kinds of them, and none of it may be taken.
 func (tr *trial) hostile(ctx context.Context) {
 	ends := []events.Type{events.RunClosedType, events.RunPausedType, events.RunResumedType, events.RunOpenedType}
 	nowhere := []string{nobody, "a.b", "*", ">", "", "_", "\x00"}
@@ -49,12 +50,15 @@ func (tr *trial) hostile(ctx context.Context) {
 	tr.t.Logf("%d hostile submissions were refused", refused)
 }
 
-// submit submits a body as the Log does, or by hand with the headers of an event that the sender has made himself.
-func (tr *trial) submit(ctx context.Context, in string, typ events.Type, entity string, body []byte) (answer events.IntakeAnswer, err error) {
+// submit submits a body as the Log does, or by hand with the headers of an event that the
+// sender has made himself.
+func (tr *trial) submit(ctx context.Context, in string, typ events.Type, entity string,
+	body []byte) (answer events.IntakeAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if json.Valid(body) && tr.chance.IntN(2) == 0 {
-		answer, err := tr.log.Submitter.Submit(ctx, eventlog.Submission{Run: in, Type: typ, Entity: entity, Data: json.RawMessage(body)})
+		answer, err := tr.log.Submitter.Submit(ctx, eventlog.Submission{Run: in, Type: typ, Entity: entity,
+			Data: json.RawMessage(body)})
 		if errors.Is(err, eventlog.ErrRefused) {
 			err = nil
 		}
@@ -69,7 +73,8 @@ func (tr *trial) submit(ctx context.Context, in string, typ events.Type, entity 
 	m := nats.NewMsg(events.IntakeSubject(in, typ, entity))
 	m.Data = body
 	m.Header = nats.Header{
-		"ce-type": {string(typ)}, "ce-id": {events.ID(in, typ, entity, "0")}, "ce-prev": {"1"}, "ce-specversion": {"1.0"}, "ce-source": {"querysampler"},
+		"ce-type": {string(typ)}, "ce-id": {events.ID(in, typ, entity, "0")}, "ce-prev": {"1"},
+		"ce-specversion": {"1.0"}, "ce-source": {"querysampler"},
 		events.HeaderReply: {sub.Subject},
 	}
 	if err := nc.PublishMsg(m); err != nil {

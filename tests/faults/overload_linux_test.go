@@ -29,7 +29,8 @@ const (
 	overloaded  = 3 * time.Second
 	timesTaken  = 10
 	remarkBytes = 8 << 10
-	// keptMemory and half of the flood are what the plane's process may keep when a flood is over: caches of the server and of the Log grow with it.
+	// keptMemory and half of the flood are what the plane's process may keep when a flood is over:
+	// caches of the server and of the Log grow with it.
 	keptMemory = 32 << 20
 )
 
@@ -42,8 +43,8 @@ type flood struct {
 	faults   []error
 }
 
-// overload submits remarks about rollouts that are over, ten times as many in a second as the plane was just seen to take, and holds the answers
-// against the log.
+// overload submits remarks about rollouts that are over, ten times as many in a second as the plane
+// was just seen to take, and holds the answers against the log.
 func (tr *trial) overload(ctx context.Context) {
 	t := tr.t
 	over, err := tr.ended(ctx)
@@ -62,11 +63,14 @@ func (tr *trial) overload(ctx context.Context) {
 		return
 	}
 	after := int64(0)
-	alone := len(tr.orders.Faults) == 1  // other faults change what the process holds, or which process it is
-	program.Eventually(t, func() error { // it gives back what it does not use once a second, and the server forgets what it has read after some seconds
+	alone := len(tr.orders.Faults) == 1 // other faults change what the process holds, or which process it is
+	// it gives back what it does not use once a second, and the server forgets what it
+	// has read after some seconds
+	program.Eventually(t, func() error {
 		after = tr.memory()
 		if alone && after-before > keptMemory+int64(sent)*remarkBytes/2 {
-			return fmt.Errorf("the plane's process had %d MiB, and %d MiB after a flood of %d MiB", before>>20, after>>20, sent*remarkBytes>>20)
+			return fmt.Errorf("the plane's process had %d MiB, and %d MiB after a flood of %d MiB", before>>20,
+				after>>20, sent*remarkBytes>>20)
 		}
 		return nil
 	})
@@ -112,7 +116,8 @@ func (tr *trial) ended(ctx context.Context) (over []string, err error) {
 	return over, nil
 }
 
-// remark is the n-th of a series: one in ten is about a rollout that is over, and the others about one that there is not. One in a hundred comes again.
+// remark is the n-th of a series: one in ten is about a rollout that is over, and the others about
+// one that there is not. One in a hundred comes again.
 func remark(over []string, series string, n int) eventlog.Submission {
 	if n%100 == 90 {
 		n -= 60
@@ -121,7 +126,8 @@ func remark(over []string, series string, n int) eventlog.Submission {
 	if n%10 == 0 {
 		rollout = over[n/10%len(over)]
 	}
-	return eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType, Entity: rollout, ID: id, Data: events.RolloutAnnotated{Text: strings.Repeat("x", remarkBytes)}}
+	return eventlog.Submission{Run: run, Type: events.RolloutAnnotatedType, Entity: rollout, ID: id,
+		Data: events.RolloutAnnotated{Text: strings.Repeat("x", remarkBytes)}}
 }
 
 // capacity is how many submissions the plane takes in a second.
@@ -134,7 +140,8 @@ func (tr *trial) capacity(ctx context.Context, over []string) float64 {
 	for range outsiders {
 		work.Go(func() {
 			for asking.Err() == nil {
-				_, err := tr.log.Submitter.Submit(asking, remark(over, fmt.Sprint("measure-", began.UnixNano()), int(next.Add(1))))
+				_, err := tr.log.Submitter.Submit(asking,
+					remark(over, fmt.Sprint("measure-", began.UnixNano()), int(next.Add(1))))
 				if err == nil || errors.Is(err, eventlog.ErrRefused) {
 					answered.Add(1)
 				}
@@ -183,8 +190,9 @@ func (tr *trial) flood(ctx context.Context, over []string, rate int) (f *flood, 
 	return f, sent, nc.FlushWithContext(ctx)
 }
 
-// settled reports whether the intake has settled all submissions. The consumers of its queues tell, not the length of its stream: a server whose disk
-// fails for a while may keep what is settled (docs/upstream).
+// settled reports whether the intake has settled all submissions. The consumers of its queues
+// tell, not the length of its stream: a server whose disk fails for a while may keep what is
+// settled (docs/upstream).
 func (tr *trial) settled(ctx context.Context) bool {
 	s, err := tr.log.JetStream().Stream(ctx, events.IntakeStream)
 	if err != nil {
@@ -229,7 +237,8 @@ func (f *flood) answered(inbox string) nats.MsgHandler {
 		case answer.Error != "":
 			f.refuse(answer.Error)
 		case again && f.taken[answer.ID] != answer.Sequence:
-			f.faults = append(f.faults, fmt.Errorf("%s was acknowledged at %d and at %d", answer.ID, f.taken[answer.ID], answer.Sequence))
+			f.faults = append(f.faults, fmt.Errorf("%s was acknowledged at %d and at %d", answer.ID,
+				f.taken[answer.ID], answer.Sequence))
 		default:
 			f.taken[answer.ID] = answer.Sequence
 		}

@@ -139,7 +139,8 @@ func places(s *schema, value any) (all []place) {
 	return all
 }
 
-// Sizes of what is too large or too deep: messages have at most 128 KiB, and larger bodies go through the store.
+// Sizes of what is too large or too deep: messages have at most 128 KiB, and larger
+// bodies go through the store.
 const (
 	hugeText = 200 << 10
 	hugeList = 30_000
@@ -164,7 +165,8 @@ func (p payloads) breaks(s *schema, value map[string]any) any {
 		}
 		at.set(map[string]any{"key": "../../etc/passwd", "size": -5})
 	case 2:
-		at.set([]json.Number{"-1e308", "1e400", "-9223372036854775809", "9223372036854775807", "0.5", "-1"}[p.chance.IntN(6)])
+		at.set([]json.Number{"-1e308", "1e400", "-9223372036854775809", "9223372036854775807", "0.5",
+			"-1"}[p.chance.IntN(6)])
 	case 3:
 		at.set(strings.Repeat("\u0000ä", hugeText/7))
 	case 4:
@@ -174,12 +176,14 @@ func (p payloads) breaks(s *schema, value map[string]any) any {
 	case 6:
 		at.set([]any{"", "*", ">", "a.b", "\u202e", "NaN", 1, true, map[string]any{}}[p.chance.IntN(9)])
 	case 7:
-		at.set(map[string]any{"ref": "blobs/sha256/../../log", "sha256": strings.Repeat("f", 64), "size": int64(1) << 62})
+		at.set(map[string]any{"ref": "blobs/sha256/../../log", "sha256": strings.Repeat("f", 64),
+			"size": int64(1) << 62})
 	}
 	return value
 }
 
-// nonsense draws a payload that fits its schema, one that is broken in one place, or the beginning of one. It says whether the schema takes it.
+// nonsense draws a payload that fits its schema, one that is broken in one place, or the beginning
+// of one. It says whether the schema takes it.
 func (p payloads) nonsense(t events.Type) (body []byte, fits bool, err error) {
 	s, err := schemaOf(t)
 	if err != nil {
@@ -199,7 +203,8 @@ func (p payloads) nonsense(t events.Type) (body []byte, fits bool, err error) {
 	return body, schemas.Validate(t, body) == nil, nil
 }
 
-// TestPayloads: what is drawn to fit a schema does, for each type, and each way to break it makes payloads that the schema refuses.
+// TestPayloads: what is drawn to fit a schema does, for each type, and each way to break it makes
+// payloads that the schema refuses.
 func TestPayloads(t *testing.T) {
 	p := payloads{rand.New(rand.NewPCG(1, 4))}
 	for _, typ := range events.Types() {

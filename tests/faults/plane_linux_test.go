@@ -58,7 +58,8 @@ func TestPlane(t *testing.T) {
 	if err := live(t, o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		retry.Sleep(context.Background(), again.Most)
-		t.Fatal(unix.Exec(os.Args[0], os.Args, os.Environ())) // as who supervises a plane starts it again, that began on a disk without writes
+		// as who supervises a plane starts it again, that began on a disk without writes
+		t.Fatal(unix.Exec(os.Args[0], os.Args, os.Environ()))
 	}
 }
 
@@ -90,7 +91,8 @@ func live(t *testing.T, o orders) error {
 	if o.Second {
 		return second(ctx, o, store, logger, chance)
 	}
-	server, err := embedded.Start(embedded.Options{Dir: filepath.Join(o.Dir, "nats"), Listen: o.Listen, Streams: eventlog.StreamSettings})
+	server, err := embedded.Start(embedded.Options{Dir: filepath.Join(o.Dir, "nats"), Listen: o.Listen,
+		Streams: eventlog.StreamSettings})
 	if err != nil {
 		return err
 	}
@@ -99,12 +101,14 @@ func live(t *testing.T, o orders) error {
 	if err != nil {
 		return err
 	}
-	monitor, err := health.New(health.Options{Log: log.Streams, Conn: nc, Logger: logger, Server: server, Disks: []string{o.Dir}})
+	monitor, err := health.New(health.Options{Log: log.Streams, Conn: nc, Logger: logger, Server: server,
+		Disks: []string{o.Dir}})
 	if err != nil {
 		return err
 	}
 	go monitor.Run(ctx)
-	if err := again.Keep(ctx, func() (bool, error) { err := log.Streams.Ensure(ctx); return err == nil, err }, func(error, time.Duration) {}); err != nil {
+	if err := again.Keep(ctx, func() (bool, error) { err := log.Streams.Ensure(ctx); return err == nil, err },
+		func(error, time.Duration) {}); err != nil {
 		return err
 	}
 	if o.has(faultWire) {
@@ -113,10 +117,12 @@ func live(t *testing.T, o orders) error {
 	if o.has(faultPause) && o.Life == 0 {
 		retry.Sleep(ctx, 3*time.Second) // the second process is to decide first, as that one may stand still for long
 	}
-	return serve(ctx, o, &mill.Mill{Log: log, Dir: filepath.Join(o.Dir, "state"), Instance: "plane", Logger: logger}, chance)
+	return serve(ctx, o, &mill.Mill{Log: log, Dir: filepath.Join(o.Dir, "state"), Instance: "plane", Logger: logger},
+		chance)
 }
 
-// giveBack returns memory that is not in use to the system again and again: what the process has is then what it keeps.
+// giveBack returns memory that is not in use to the system again and again: what the process
+// has is then what it keeps.
 func giveBack() {
 	for ; ; time.Sleep(time.Second) {
 		debug.FreeOSMemory()
@@ -125,7 +131,8 @@ func giveBack() {
 
 // second is a life of the process beside the plane, which takes its share of the work.
 func second(ctx context.Context, o orders, store storage.Store, logger *slog.Logger, chance *dice) error {
-	nc, err := nats.Connect("nats://"+o.Listen, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
+	nc, err := nats.Connect("nats://"+o.Listen, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.RetryOnFailedConnect(true))
 	if err != nil {
 		return err
 	}
@@ -133,7 +140,8 @@ func second(ctx context.Context, o orders, store storage.Store, logger *slog.Log
 	if err != nil {
 		return err
 	}
-	return serve(ctx, o, &mill.Mill{Log: log, Dir: filepath.Join(o.Dir, "second"), Instance: "second", Logger: logger}, chance)
+	return serve(ctx, o, &mill.Mill{Log: log, Dir: filepath.Join(o.Dir, "second"), Instance: "second", Logger: logger},
+		chance)
 }
 
 // serve runs the services, again whenever they end.
@@ -141,7 +149,8 @@ func serve(ctx context.Context, o orders, p *mill.Mill, chance *dice) error {
 	if o.has(faultRepeat) {
 		p.Repeat = func(m pipeline.Message) bool { return m.Delivered < 3 && chance.one(2) }
 	}
-	return again.Keep(ctx, func() (bool, error) { return false, p.Run(ctx, o.Run) }, func(err error, _ time.Duration) { p.Logger.Warn(p.Instance+" interrupted", "error", err) })
+	return again.Keep(ctx, func() (bool, error) { return false, p.Run(ctx, o.Run) },
+		func(err error, _ time.Duration) { p.Logger.Warn(p.Instance+" interrupted", "error", err) })
 }
 
 // cuts breaks the line to the log again and again.
@@ -155,7 +164,8 @@ func cuts(ctx context.Context, line *natstest.Line, chance *dice) {
 	}
 }
 
-// faultyStore is a store that is slow, fails, or fails when it has done what it was asked for: a request whose answer is lost.
+// faultyStore is a store that is slow, fails, or fails when it has done what it was asked for: a
+// request whose answer is lost.
 type faultyStore struct {
 	storage.Store
 	chance *dice

@@ -1,8 +1,10 @@
-// Package faults lets things go wrong with small planes by schedules that seeds give, and judges the runs afterwards.
+// Package faults lets things go wrong with small planes by schedules that seeds give, and
+// judges the runs afterwards.
 //
-// TestFaults runs a plane in a process of its own: a kill at an event, inputs that come again, a store that fails, a line that breaks, a disk that is
-// full, read-only or slow, a pause, hostile submissions, and more of them than the plane takes. TestZombies and TestVariants run planes in virtual time:
-// a process that comes back after an hour, and the same work done in other ways.
+// TestFaults runs a plane in a process of its own: a kill at an event, inputs that come again, a
+// store that fails, a line that breaks, a disk that is full, read-only or slow, a pause, hostile
+// submissions, and more of them than the plane takes. TestZombies and TestVariants run planes in
+// virtual time: a process that comes back after an hour, and the same work done in other ways.
 package faults
 
 import (
@@ -25,7 +27,8 @@ var again = retry.Policy{First: 50 * time.Millisecond, Most: time.Second}
 
 func TestMain(m *testing.M) { os.Exit(program.Run(m)) }
 
-// seeds are those that a test tries: a number of its own, but RONDO_FAULTS_SEED=17 is that one alone, and RONDO_FAULTS_SEEDS=200 the first 200.
+// seeds are those that a test tries: a number of its own, but RONDO_FAULTS_SEED=17 is that one
+// alone, and RONDO_FAULTS_SEEDS=200 the first 200.
 func seeds(t *testing.T, otherwise int) []uint64 {
 	number := func(name string, otherwise uint64) uint64 {
 		text := os.Getenv(name)

@@ -33,22 +33,32 @@ var shapes = []struct {
 	change func(*runfile.RunConfig)
 	kept   kept
 }{
-	{"one group a step, on policy", func(cfg *runfile.RunConfig) { cfg.Staleness.Max, cfg.Feeds[0].GroupsPerBatch = 0, 1 }, kept{order: true, versions: true, steps: true}},
-	{"two groups a step, on policy", func(cfg *runfile.RunConfig) { cfg.Staleness.Max = 0 }, kept{versions: true, steps: true}},
+	{"one group a step, on policy", func(cfg *runfile.RunConfig) {
+		cfg.Staleness.Max, cfg.Feeds[0].GroupsPerBatch = 0,
+			1
+	}, kept{order: true, versions: true, steps: true}},
+	{"two groups a step, on policy", func(cfg *runfile.RunConfig) { cfg.Staleness.Max = 0 },
+		kept{versions: true, steps: true}},
 	{"two groups a step, off policy", func(cfg *runfile.RunConfig) { cfg.Staleness.Max = 2 }, kept{}},
 }
 
-// TestVariants runs the same work in other ways: by other numbers of processes and slots, with delays, with inputs that come again, and with processes
-// that die and begin again with their state or without. What generator and scorer make of a rollout follows from its name. Then these decisions follow
-// from the run alone, and are the same bytes in each variant and in a run without faults:
+// TestVariants runs the same work in other ways: by other numbers of processes and slots,
+// with delays, with inputs that come again, and with processes that die and begin again with
+// their state or without. What generator and scorer make of a rollout follows from its name.
+// Then these decisions follow from the run alone, and are the same bytes in each variant and
+// in a run without faults:
 //
-//   - Each group's task, each rollout's seed, each group's advantages, and which groups a feed drops by a filter. Each of them looks at one group. All
-//     groups are opened that the steps need and no other, as a dropped group is replaced when it is dropped.
-//   - On policy, also the policy version of each group, and the groups of each step: no group of the next step is opened before the weights of the last.
-//     The batch of a step has the same samples, and the same bytes where its groups were completed in the same order: a batch is in that order.
+//   - Each group's task, each rollout's seed, each group's advantages, and which groups a feed
+//     drops by a filter. Each of them looks at one group. All groups are opened that the steps need
+//     and no other, as a dropped group is replaced when it is dropped.
+//   - On policy, also the policy version of each group, and the groups of each step: no
+//     group of the next step is opened before the weights of the last. The batch of a step
+//     has the same samples, and the same bytes where its groups were completed in the same
+//     order: a batch is in that order.
 //   - With one group a step, the order of all decisions: one follows from the other.
-//   - Off policy, groups of several steps are under way at once. Which of them a step trains, and how old they are then, depends on which is complete
-//     first. All steps together train the same samples.
+//   - Off policy, groups of several steps are under way at once. Which of them a step
+//     trains, and how old they are then, depends on which is complete first. All steps
+//     together train the same samples.
 //
 // Left out are the times of decisions, and deadlines, which follow from them.
 func TestVariants(t *testing.T) {
@@ -59,7 +69,8 @@ func TestVariants(t *testing.T) {
 			natstest.Virtual(t, func(t *testing.T) {
 				want := variant{t: t, mills: 1}.run(shape.change)
 				if want.dropped == 0 || want.failed == 0 || len(want.steps) != variantSteps {
-					t.Fatalf("the run drops %d groups, %d of its rollouts fail, and it has %d steps: that says too little", want.dropped, want.failed, len(want.steps))
+					t.Fatalf("the run drops %d groups, %d of its rollouts fail, and it has %d steps: that says too little",
+						want.dropped, want.failed, len(want.steps))
 				}
 				same := map[string]string{}
 				for _, seed := range seeds {
@@ -67,10 +78,12 @@ func TestVariants(t *testing.T) {
 						continue
 					}
 					chance := rand.New(rand.NewPCG(seed, 3))
-					v := variant{t: t, chance: &dice{rng: chance}, mills: 1 + chance.IntN(3), crashes: chance.IntN(5), repeats: chance.IntN(2) == 0}
+					v := variant{t: t, chance: &dice{rng: chance}, mills: 1 + chance.IntN(3), crashes: chance.IntN(5),
+						repeats: chance.IntN(2) == 0}
 					v.delay = []time.Duration{0, time.Second, 30 * time.Second}[chance.IntN(3)]
 					got := v.run(shape.change)
-					t.Logf("seed %d: %d processes, %d deaths, delays of %s, repeats %t: %d decisions", seed, v.mills, v.crashes, v.delay, v.repeats, len(got.order))
+					t.Logf("seed %d: %d processes, %d deaths, delays of %s, repeats %t: %d decisions", seed, v.mills,
+						v.crashes, v.delay, v.repeats, len(got.order))
 					if differs := want.compare(got, shape.kept, same); differs != "" {
 						t.Errorf("seed %d: %s", seed, differs)
 					}
@@ -159,7 +172,8 @@ func (v variant) live(ctx context.Context, server *embedded.Server, store storag
 				}()
 			}
 		}
-		_ = again.Keep(living, func() (bool, error) { return living.Err() != nil, m.Run(living, run) }, func(error, time.Duration) {})
+		_ = again.Keep(living, func() (bool, error) { return living.Err() != nil, m.Run(living, run) },
+			func(error, time.Duration) {})
 		die()
 		nc.Close()
 		if v.chance != nil && v.chance.one(2) {
@@ -176,7 +190,8 @@ func (v variant) vary(ctx context.Context, m *mill.Mill, some bool) {
 	if some {
 		m.Only = []string{}
 		for _, s := range []string{
-			topology.Intake, topology.QuerySampler, topology.Generator, topology.Scorer, topology.AdvantageCalculator, topology.TrainerFeeder, topology.DeadLetters,
+			topology.Intake, topology.QuerySampler, topology.Generator, topology.Scorer, topology.AdvantageCalculator,
+			topology.TrainerFeeder, topology.DeadLetters,
 		} {
 			if v.chance.one(2) {
 				m.Only = append(m.Only, s)
@@ -191,14 +206,17 @@ func (v variant) vary(ctx context.Context, m *mill.Mill, some bool) {
 	}
 }
 
-// scored plays the scorer. One rollout in eight fails, and a group's rewards are all the same now and then.
+// scored plays the scorer. One rollout in eight fails, and a group's rewards are
+// all the same now and then.
 func scored(rollout string, finished events.RolloutFinished) (events.Type, any) {
 	name := fnv.New64a()
 	name.Write([]byte(rollout))
 	draw := rand.New(rand.NewPCG(name.Sum64(), 0))
 	if draw.IntN(8) == 0 {
-		return events.RolloutFailedType, events.RolloutFailed{Stage: events.StageScorer, Class: events.ClassVerifier, Message: "by its name"}
+		return events.RolloutFailedType, events.RolloutFailed{Stage: events.StageScorer,
+			Class: events.ClassVerifier, Message: "by its name"}
 	}
 	reward := float64(draw.IntN(3)) / 2
-	return events.RolloutScoredType, events.RolloutScored{Reward: reward, Components: map[string]float64{"reward": reward}, Trajectory: finished.Trajectory}
+	return events.RolloutScoredType, events.RolloutScored{Reward: reward,
+		Components: map[string]float64{"reward": reward}, Trajectory: finished.Trajectory}
 }

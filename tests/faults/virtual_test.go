@@ -25,11 +25,13 @@ func serving(t *testing.T, m *mill.Mill) {
 	})
 	go func() {
 		defer close(ended)
-		_ = again.Keep(ctx, func() (bool, error) { return ctx.Err() != nil, m.Run(ctx, run) }, func(error, time.Duration) {})
+		_ = again.Keep(ctx, func() (bool, error) { return ctx.Err() != nil, m.Run(ctx, run) },
+			func(error, time.Duration) {})
 	}()
 }
 
-// patience is how much virtual time a run may take, and rest how much passes behind its end before it is judged.
+// patience is how much virtual time a run may take, and rest how much passes behind its
+// end before it is judged.
 const (
 	patience = 12 * time.Hour
 	rest     = 10 * time.Minute

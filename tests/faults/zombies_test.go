@@ -20,15 +20,19 @@ import (
 	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
-// moment is where in the middle of an input a process stops: when it sends a request, when a handler has looked at the log, or when an object is
-// written. # in a text stands for the number of a group.
+// moment is where in the middle of an input a process stops: when it sends a request,
+// when a handler has looked at the log, or when an object is written. # in a text stands
+// for the number of a group.
 type moment struct{ sends, handler, writes string }
 
 var moments = []moment{
-	{sends: ".g#.opened "}, {sends: ".g#-0.finished "}, {sends: ".g#.completed "}, {sends: "rondo.in." + run + ".batch.trainer.consumed "},
+	{sends: ".g#.opened "}, {sends: ".g#-0.finished "}, {sends: ".g#.completed "},
+	{sends: "rondo.in." + run + ".batch.trainer.consumed "},
 	{writes: "runs/" + run + "/batches/"}, {handler: topology.Generator},
-	{sends: "$JS.ACK.RONDO_" + run + "."}, {sends: ".g#-1.started "}, {sends: ".g#-1.scored "}, {sends: ".batch.trainer.ready "}, {sends: "$JS.ACK.RONDO_IN."},
-	{sends: "$JS.API.CONSUMER.MSG.NEXT.RONDO_" + run + "."}, {handler: topology.Scorer}, {writes: "runs/" + run + "/trajectories/"},
+	{sends: "$JS.ACK.RONDO_" + run + "."}, {sends: ".g#-1.started "}, {sends: ".g#-1.scored "},
+	{sends: ".batch.trainer.ready "}, {sends: "$JS.ACK.RONDO_IN."},
+	{sends: "$JS.API.CONSUMER.MSG.NEXT.RONDO_" + run + "."}, {handler: topology.Scorer},
+	{writes: "runs/" + run + "/trajectories/"},
 }
 
 const (
@@ -36,9 +40,11 @@ const (
 	zombieSteps = 4
 )
 
-// TestZombies stops a process in the middle of an input, and lets it go on an hour later: its leases, its deliveries and its connection are long gone,
-// and another process has done its work. What it has sent since it stopped (appends, acknowledgements, heartbeats, pulls and submissions) was held on
-// the way and arrives then, too. It comes back into the middle of a run, or behind the run's end.
+// TestZombies stops a process in the middle of an input, and lets it go on an hour later: its
+// leases, its deliveries and its connection are long gone, and another process has done its work.
+// What it has sent since it stopped (appends, acknowledgements, heartbeats, pulls and
+// submissions) was held on the way and arrives then, too. It comes back into the middle of a run,
+// or behind the run's end.
 func TestZombies(t *testing.T) {
 	for _, seed := range seeds(t, nightly.Count(2, 6)) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -68,7 +74,8 @@ func zombie(t *testing.T, seed uint64) {
 	serving(t, z.mill)
 	opened := make(chan error, 1)
 	go func() {
-		opened <- mill.OpenWith(t.Context(), log, run, zombieSteps, func(cfg *runfile.RunConfig) { cfg.Staleness.Max = 2 })
+		opened <- mill.OpenWith(t.Context(), log, run, zombieSteps,
+			func(cfg *runfile.RunConfig) { cfg.Staleness.Max = 2 })
 	}()
 	select {
 	case <-z.line.Began():
@@ -112,7 +119,8 @@ type process struct {
 	gate *gate
 }
 
-// stopping is a process that stops when it comes to a moment for the n-th time, or for the n-th group.
+// stopping is a process that stops when it comes to a moment for the n-th
+// time, or for the n-th group.
 func stopping(t *testing.T, server *embedded.Server, store storage.Store, at moment, n int) process {
 	t.Helper()
 	nc, line := natstest.ConnectHeld(t, server)

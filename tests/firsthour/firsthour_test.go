@@ -1,4 +1,5 @@
-// Package firsthour does what a stranger does in the first hour: `rondo init`, lint, a plane, a run and a trainer, as the files that were written say.
+// Package firsthour does what a stranger does in the first hour: `rondo init`, lint, a plane, a run
+// and a trainer, as the files that were written say.
 package firsthour
 
 import (
@@ -22,7 +23,8 @@ var rondo string
 
 func TestMain(m *testing.M) { program.Main(m, &rondo) }
 
-// aStep is how long it may take from `rondo init` to a trained step, and aMistake how long a mistake may go unsaid.
+// aStep is how long it may take from `rondo init` to a trained step, and aMistake how long
+// a mistake may go unsaid.
 const (
 	aStep    = 3 * time.Minute
 	aMistake = 15 * time.Second
@@ -38,7 +40,8 @@ type stranger struct {
 	server *httptest.Server
 }
 
-// model answers as an inference server with the model my-model does: it solves the task in every second rollout.
+// model answers as an inference server with the model my-model does: it solves the task
+// in every second rollout.
 func model(t *testing.T) *httptest.Server {
 	var rollouts atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +72,8 @@ func model(t *testing.T) *httptest.Server {
 				`"arguments":"{\"command\":\"sed -i 's/split(\\\" \\\")/split()/' count.py\"}"}}]}`
 		}
 		fmt.Fprintf(w, `{"prompt_token_ids":[%s],"choices":[{"finish_reason":%q,"message":%s,"token_ids":[%s],"logprobs":{"content":[{"logprob":-0.5},{"logprob":-0.25}]}}],`+
-			`"usage":{"prompt_tokens":%d,"completion_tokens":2}}`, prompt, finish, answer, sampled, strings.Count(prompt, ",")+1)
+			`"usage":{"prompt_tokens":%d,"completion_tokens":2}}`, prompt, finish, answer, sampled,
+			strings.Count(prompt, ",")+1)
 	}))
 	t.Cleanup(server.Close)
 	return server
@@ -99,18 +103,21 @@ func (s *stranger) edit(name, from, to string) (file string) {
 	if err != nil || !bytes.Contains(text, []byte(from)) {
 		s.Fatalf("%q is not in run.yaml: %v", from, err)
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, name), bytes.Replace(text, []byte(from), []byte(to), 1), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, name),
+		bytes.Replace(text, []byte(from), []byte(to), 1), 0o644); err != nil {
 		s.Fatal(err)
 	}
 	return name
 }
 
-// mistaken wants a command to fail at once, in one line of plain words that names the fault and the remedy.
+// mistaken wants a command to fail at once, in one line of plain words that names
+// the fault and the remedy.
 func (s *stranger) mistaken(fault, remedy string, args ...string) {
 	s.Helper()
 	began := time.Now()
 	out, err := s.rondo(args...)
-	if took := time.Since(began); err == nil || took > aMistake || !strings.Contains(out, fault) || !strings.Contains(out, remedy) {
+	if took := time.Since(began); err == nil || took > aMistake || !strings.Contains(out, fault) ||
+		!strings.Contains(out, remedy) {
 		s.Errorf("rondo %s, after %s: %v, want %q and %q:\n%s", strings.Join(args, " "), took, err, fault, remedy, out)
 	}
 	for _, noise := range []string{"goroutine ", "Usage:", "%!", "<nil>"} {
@@ -133,12 +140,14 @@ func python(t *testing.T) (path string, env []string) {
 	c := exec.Command(path, "-c", "import rondo, torch")
 	c.Env = env
 	if out, err := c.CombinedOutput(); err != nil {
-		program.Missing(t, "%s lacks torch or the modules of examples/requirements.txt (or set RONDO_PYTHON): %v\n%s", path, err, out)
+		program.Missing(t, "%s lacks torch or the modules of examples/requirements.txt (or set RONDO_PYTHON): %v\n%s",
+			path, err, out)
 	}
 	return path, env
 }
 
-// TestFirstHour: from `rondo init` to a trained step it takes less than three minutes, with the files as they are written but for the address of the server. Each mistake that a stranger may
+// TestFirstHour: from `rondo init` to a trained step it takes less than three minutes, with the
+// files as they are written but for the address of the server. Each mistake that a stranger may
 // make on the way is said at once, with its remedy.
 func TestFirstHour(t *testing.T) {
 	program.NeedSandbox(t)
@@ -168,14 +177,16 @@ func TestFirstHour(t *testing.T) {
 		switch ended := program.Alive(up, trains); {
 		case ended != nil:
 			t.Fatal(ended)
-		case err == nil && (!strings.Contains(trains.String(), "step 1: ") || !strings.Contains(shown, "policy my-model at version ") || strings.Contains(shown, "at version 0,")):
+		case err == nil && (!strings.Contains(trains.String(), "step 1: ") ||
+			!strings.Contains(shown, "policy my-model at version ") || strings.Contains(shown, "at version 0,")):
 			err = fmt.Errorf("no step is trained and published; the trainer:\n%s\n%s", trains, shown)
 		}
 		return err
 	})
 	took := time.Since(began)
 	trains.Kill()
-	t.Logf("tasks proven after %s, a step trained and published after %s", lint.Round(time.Second), took.Round(time.Second))
+	t.Logf("tasks proven after %s, a step trained and published after %s", lint.Round(time.Second),
+		took.Round(time.Second))
 	if took > aStep {
 		t.Errorf("a step is trained after %s, which may take %s", took, aStep)
 	}
@@ -191,8 +202,10 @@ func TestFirstHour(t *testing.T) {
 func (s *stranger) mistakes() {
 	s.mistaken("none: no such folder", "run file", "tasks", "lint", "none")
 	s.mistaken("holds no plane", "`rondo up` first", "run", "show", "first", "--dir", "elsewhere")
-	for _, c := range [][4]string{ // a part of the run file, what is put there, and the words of the fault and the remedy
-		{s.server.URL, "http://127.0.0.1:9", "run second is not opened", "start it, or correct endpoint in the run file"},
+	// a part of the run file, what is put there, and the words of the fault and the remedy
+	for _, c := range [][4]string{
+		{s.server.URL, "http://127.0.0.1:9", "run second is not opened",
+			"start it, or correct endpoint in the run file"},
 		{"policy: my-model", "policy: mymodel", `does not serve the model "mymodel" but "my-model"`, "correct policy"},
 		{"group_size: 8", "group_size: 1", "each would be alone", "set a larger group_size"},
 		{"tasks: tasks", "tasks: taks", "taks: no such folder", "rondo tasks init"},
@@ -206,10 +219,12 @@ func (s *stranger) mistakes() {
 		s.Errorf("a mistake opened a run: %v\n%s", err, out)
 	}
 	s.must("proves it", "tasks", "init", "lazy", "--tasks", "unproven")
-	if err := os.WriteFile(filepath.Join(s.dir, "unproven/lazy/solution/solve.sh"), []byte("#!/bin/sh\ntrue\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, "unproven/lazy/solution/solve.sh"),
+		[]byte("#!/bin/sh\ntrue\n"), 0o755); err != nil {
 		s.Fatal(err)
 	}
-	s.must("are unproven on this machine: `rondo tasks lint unproven`", "run", "open", "lazy", "--file", s.edit("wrong.yaml", "tasks: tasks", "tasks: unproven"))
+	s.must("are unproven on this machine: `rondo tasks lint unproven`", "run", "open", "lazy",
+		"--file", s.edit("wrong.yaml", "tasks: tasks", "tasks: unproven"))
 	s.must("closed", "run", "close", "lazy")
 	if out, err := s.rondo("tasks", "lint", "unproven"); err == nil || !strings.Contains(out, "it changed nothing") {
 		s.Errorf("lint of a task whose solution does nothing: %v\n%s", err, out)

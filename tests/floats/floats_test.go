@@ -1,8 +1,10 @@
-// Package floats holds the packages whose floats reach facts to arithmetic that gives the same bits on every processor.
+// Package floats holds the packages whose floats reach facts to arithmetic that gives the same
+// bits on every processor.
 //
-// A compiler may fuse a product with a sum that it goes into, also across statements, and round once instead of twice: Go does on arm64 and not
-// on amd64. An explicit conversion of the product forbids that, so every product is converted: float64(x*y) + z. Functions of
-// package math beyond the exact ones differ between processors, too.
+// A compiler may fuse a product with a sum that it goes into, also across statements, and round
+// once instead of twice: Go does on arm64 and not on amd64. An explicit conversion of the product
+// forbids that, so every product is converted: float64(x*y) + z. Functions of package math beyond
+// the exact ones differ between processors, too.
 package floats
 
 import (
@@ -23,19 +25,23 @@ import (
 	"testing"
 )
 
-// fusible tells whether what takes a product may add to it. Factors, divisors and comparisons do not.
+// fusible tells whether what takes a product may add to it. Factors,
+// divisors and comparisons do not.
 func fusible(op token.Token) bool { return op == token.ADD || op == token.SUB }
 
 // packages are those whose floats reach facts, batches and trajectories.
 var packages = []string{
 	"advantage/...", "events", "events/eventlog", "events/runfile", "books", "pipeline", "storage", "weights",
-	"services/advantagecalculator", "services/gateway/...", "services/generator", "services/intake", "services/querysampler",
+	"services/advantagecalculator", "services/gateway/...", "services/generator", "services/intake",
+	"services/querysampler",
 	"services/scorer", "services/toolrunner", "services/trainerfeeder", "services/weightpublisher",
 }
 
-// exact are the functions of package math whose results follow from their arguments on every processor.
+// exact are the functions of package math whose results follow from their
+// arguments on every processor.
 var exact = []string{
-	"Abs", "Ceil", "Copysign", "Float32bits", "Float32frombits", "Float64bits", "Float64frombits", "Floor", "FMA", "Inf", "IsInf", "IsNaN",
+	"Abs", "Ceil", "Copysign", "Float32bits", "Float32frombits", "Float64bits", "Float64frombits", "Floor", "FMA",
+	"Inf", "IsInf", "IsNaN",
 	"Max", "Min", "Mod", "Modf", "NaN", "Nextafter", "Round", "RoundToEven", "Signbit", "Sqrt", "Trunc",
 }
 
@@ -119,7 +125,10 @@ func TestFloatsAreTheSameEverywhere(t *testing.T) {
 		t.Fatalf("%d packages for %d patterns", len(checked), len(packages))
 	}
 	fset := token.NewFileSet()
-	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	imports := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser,
+		error) {
+		return os.Open(exports[path])
+	})
 	for _, p := range checked {
 		var sources []string
 		for _, name := range p.GoFiles {
@@ -131,7 +140,8 @@ func TestFloatsAreTheSameEverywhere(t *testing.T) {
 	}
 }
 
-func check(t *testing.T, fset *token.FileSet, imports types.Importer, path string, names []string, source any) []string {
+func check(t *testing.T, fset *token.FileSet, imports types.Importer, path string,
+	names []string, source any) []string {
 	t.Helper()
 	var files []*ast.File
 	for _, name := range names {

@@ -50,7 +50,8 @@ const settings = agents.Model + " " + agents.BaseURL + " " + agents.Key + " " + 
 // shared is a folder for all tests: the layer is built and unpacked once.
 var shared string
 
-// buildLayer puts the program in the folder agent into a layer, in a store of its own. It is a small one: it goes through each plane's store.
+// buildLayer puts the program in the folder agent into a layer, in a store of its own. It is a
+// small one: it goes through each plane's store.
 var buildLayer = sync.OnceValues(func() (storage.Store, string) {
 	store, err := dir.Open(filepath.Join(shared, "objects"))
 	if err != nil {
@@ -125,7 +126,8 @@ func newAgentPlaneOn(t *testing.T, log *eventlog.Log, what string, model func(in
 	t.Helper()
 	p, b := &plane{t: t, log: log}, newBackend(t, model)
 	cfg := servicetest.Config("theirs")
-	cfg.Endpoint, cfg.GroupSize, cfg.InFlight, cfg.Feeds, cfg.SystemPrompt = b.url, 2, 2, []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}, ""
+	cfg.Endpoint, cfg.GroupSize, cfg.InFlight, cfg.Feeds, cfg.SystemPrompt = b.url, 2, 2,
+		[]runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}, ""
 	cfg.Limits.Tries = 2
 	cfg.Agent = &runfile.Agent{Layer: storeLayer(t, p.log.Store()),
 		Env: map[string]string{"SCRIPTED_SETTINGS": settings}, Files: map[string]string{".scripted/settings": settings},
@@ -204,7 +206,8 @@ func TestEndsOfAgents(t *testing.T) {
 		{what: "probe", stop: events.StopFinished, turns: 1},
 		{what: "exit", stop: events.StopExit, turns: 1},
 		{what: "flood", stop: events.StopOutput, turns: 1},
-		{what: "hoard", stop: events.StopExit, turns: 1, change: func(c *runfile.RunConfig) { c.Tasks[0].MemoryMB = 256 }},
+		{what: "hoard", stop: events.StopExit, turns: 1,
+			change: func(c *runfile.RunConfig) { c.Tasks[0].MemoryMB = 256 }},
 		{what: "hang behind", stop: events.StopTimeout, turns: 1, change: short},
 		{what: "forks", stop: events.StopFinished, turns: 3},
 		{what: "daemon", stop: events.StopFinished, turns: 1, model: counts},
@@ -232,7 +235,8 @@ func TestEndsOfAgents(t *testing.T) {
 				return said{status: http.StatusBadRequest, raw: `{"error":{"message":"no tools here"}}`}
 			}},
 		{what: "miscounts", class: events.ClassEndpoint,
-			why: "the agent ended (code 3) behind a request that the machine did not answer: ", uncounting: http.StatusInternalServerError},
+			why:        "the agent ended (code 3) behind a request that the machine did not answer: ",
+			uncounting: http.StatusInternalServerError},
 		{what: "miscounts", stop: events.StopExit, turns: 1, uncounting: http.StatusNotFound},
 		{what: "mend", class: events.ClassEndpoint,
 			why: "the agent ended (code 3) behind a request that the machine did not answer: ", change: short,

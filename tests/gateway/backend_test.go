@@ -13,8 +13,9 @@ import (
 	"github.com/rondo-rl/rondo/inference/tokenstest"
 )
 
-// backend is an inference server as vLLM is one: chat completions with token ids and log-probabilities. Its tokens are the bytes of
-// a chat template, so that a conversation that is repeated as it was extends the last prompt exactly.
+// backend is an inference server as vLLM is one: chat completions with token ids and
+// log-probabilities. Its tokens are the bytes of a chat template, so that a conversation that is
+// repeated as it was extends the last prompt exactly.
 type backend struct {
 	t   *testing.T
 	url string
@@ -22,7 +23,8 @@ type backend struct {
 	mu   sync.Mutex
 	asks []ask
 	next func(n int, a ask) said
-	// uncounting is the status with which it answers who asks for a number of tokens; 0 counts them.
+	// uncounting is the status with which it answers who asks for a number
+	// of tokens; 0 counts them.
 	uncounting int
 }
 
@@ -64,7 +66,8 @@ type said struct {
 	header map[string]string
 	// cut breaks the connection within the answer.
 	cut bool
-	// between is called behind each event of a stream, with all that was sent, but for the last ones.
+	// between is called behind each event of a stream, with all that was
+	// sent, but for the last ones.
 	between func(sent string)
 	// beside adds to an answer what it says of its tokens.
 	beside func(whole, choice map[string]any, prompt, ids []int32)
@@ -231,11 +234,13 @@ func (b *backend) answer(a ask, s said) []byte {
 	}
 	logprobs := make([]map[string]any, len(ids))
 	for i, id := range ids {
-		logprobs[i] = map[string]any{"token": string(rune(id)), "logprob": -float64(i%7) / 8, "bytes": nil, "top_logprobs": []any{}}
+		logprobs[i] = map[string]any{"token": string(rune(id)), "logprob": -float64(i%7) / 8, "bytes": nil,
+			"top_logprobs": []any{}}
 	}
 	toolCalls := []any{}
 	for i, c := range s.calls {
-		toolCalls = append(toolCalls, map[string]any{"id": fmt.Sprintf("call-%d-%d", len(a.Messages), i), "type": "function", "function": map[string]any{"name": c[0], "arguments": c[1]}})
+		toolCalls = append(toolCalls, map[string]any{"id": fmt.Sprintf("call-%d-%d", len(a.Messages), i),
+			"type": "function", "function": map[string]any{"name": c[0], "arguments": c[1]}})
 	}
 	reason := s.reason
 	if reason == "" {
@@ -244,12 +249,14 @@ func (b *backend) answer(a ask, s said) []byte {
 			reason = "tool_calls"
 		}
 	}
-	choice := map[string]any{"index": 0, "finish_reason": reason, "message": map[string]any{"role": "assistant", "content": s.content, "tool_calls": toolCalls}}
+	choice := map[string]any{"index": 0, "finish_reason": reason,
+		"message": map[string]any{"role": "assistant", "content": s.content, "tool_calls": toolCalls}}
 	if s.thought != "" {
 		choice["message"].(map[string]any)["reasoning_content"] = s.thought
 	}
 	whole := map[string]any{"id": "x", "object": "chat.completion", "model": a.Model, "choices": []any{choice},
-		"usage": map[string]any{"prompt_tokens": len(prompt), "completion_tokens": len(ids), "total_tokens": len(prompt) + len(ids)}}
+		"usage": map[string]any{"prompt_tokens": len(prompt), "completion_tokens": len(ids),
+			"total_tokens": len(prompt) + len(ids)}}
 	if a.IDs && !s.textOnly {
 		whole["prompt_token_ids"], choice["token_ids"] = prompt, ids
 	}

@@ -59,7 +59,8 @@ func checkClient(t *testing.T, p *plane, m member, told, want []string) {
 	}
 	p.finish(m, 1)
 	tr := p.trajectory(m)
-	if samples := tr.Samples(); tr.TextOnly || len(samples) != 1 || len(samples[0].Turns) != 2 || tr.Messages[len(tr.Messages)-2].Content != "all is well" {
+	if samples := tr.Samples(); tr.TextOnly || len(samples) != 1 || len(samples[0].Turns) != 2 ||
+		tr.Messages[len(tr.Messages)-2].Content != "all is well" {
 		t.Errorf("%s: the trajectory is %+v", m.Group, tr)
 	}
 }
@@ -86,12 +87,14 @@ func clientPlane(t *testing.T, change func(*runfile.RunConfig)) *plane {
 	return p
 }
 
-// TestPythonClients: OpenAI's, Anthropic's and Google's own clients work with the gateway, in each dialect, whole and as a stream. An answer whose server breaks off is an error to them.
+// TestPythonClients: OpenAI's, Anthropic's and Google's own clients work with the gateway, in each
+// dialect, whole and as a stream. An answer whose server breaks off is an error to them.
 func TestPythonClients(t *testing.T) {
 	t.Parallel()
 	python := pythonWithClients(t)
 	p := clientPlane(t, nil)
-	ends := map[string][2]string{"chat": {"tool_calls", "stop"}, "responses": {"completed", "completed"}, "messages": {"tool_use", "end_turn"}, "gemini": {"STOP", "STOP"}}
+	ends := map[string][2]string{"chat": {"tool_calls", "stop"}, "responses": {"completed", "completed"},
+		"messages": {"tool_use", "end_turn"}, "gemini": {"STOP", "STOP"}}
 	members, told := map[string]member{}, map[string][]string{}
 	command := []string{python, "testdata/clients.py", p.key}
 	for dialect := range ends {
@@ -104,11 +107,13 @@ func TestPythonClients(t *testing.T) {
 	clientSays(t, &told, command...)
 	for dialect, m := range members {
 		name, _, _ := strings.Cut(dialect, "-")
-		checkClient(t, p, m, told[dialect], []string{"look", ends[name][0], "Done. 🙂", ends[name][1], "broken", "refused"})
+		checkClient(t, p, m, told[dialect], []string{"look", ends[name][0], "Done. 🙂",
+			ends[name][1], "broken", "refused"})
 	}
 }
 
-// TestPythonClientsShowImages: an image that the official clients send in each dialect is recorded as the same one.
+// TestPythonClientsShowImages: an image that the official clients send in each dialect is
+// recorded as the same one.
 func TestPythonClientsShowImages(t *testing.T) {
 	t.Parallel()
 	python := pythonWithClients(t)
@@ -127,7 +132,9 @@ func TestPythonClientsShowImages(t *testing.T) {
 	clientSays(t, &told, command...)
 	for dialect, m := range members {
 		said := p.rollout(m).Turns[0].Prompt[0]
-		if told[dialect] != "I look." || len(said.Images) != 1 || said.Images[0].SHA256 != storage.Digest(decoded(t, redPNG)) || said.Content != "What is it?"+said.Images[0].Name() {
+		if told[dialect] != "I look." || len(said.Images) != 1 ||
+			said.Images[0].SHA256 != storage.Digest(decoded(t, redPNG)) ||
+			said.Content != "What is it?"+said.Images[0].Name() {
 			t.Errorf("%s: told %q, recorded %+v", dialect, told[dialect], said)
 		}
 	}
@@ -137,7 +144,8 @@ func TestPythonClientsShowImages(t *testing.T) {
 func TestNodeClient(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("node", "-e", "require('openai')").CombinedOutput(); err != nil {
-		missing(t, "node lacks openai (npm install --prefix DIR the packages of tests/gateway/package.json, and set NODE_PATH=DIR/node_modules): "+err.Error()+"\n"+string(out))
+		missing(t, "node lacks openai (npm install --prefix DIR the packages of tests/gateway/package.json, and set NODE_PATH=DIR/node_modules): "+
+			err.Error()+"\n"+string(out))
 	}
 	p := clientPlane(t, nil)
 	m := p.start(nil)
@@ -198,13 +206,16 @@ func TestOtherDialects(t *testing.T) {
 			`{"max_tokens":1,"messages":[{"role":"user","content":[]}]}`:                                                               "0 messages",
 		},
 		"/responses": {
-			`{}`: "input", `{"input":[]}`: "0 messages", `{"input":"a","previous_response_id":"resp_1"}`: "previous_response_id",
-			`{"input":"a","background":true}`:      "background",
-			`{"input":[{"type":"computer_call"}]}`: "computer_call", `{"input":[{"role":"root"}]}`: "root", `{"input":"a","max_output_tokens":0}`: "max_output_tokens",
+			`{}`: "input", `{"input":[]}`: "0 messages",
+			`{"input":"a","previous_response_id":"resp_1"}`: "previous_response_id",
+			`{"input":"a","background":true}`:               "background",
+			`{"input":[{"type":"computer_call"}]}`:          "computer_call", `{"input":[{"role":"root"}]}`: "root",
+			`{"input":"a","max_output_tokens":0}`:        "max_output_tokens",
 			`{"input":"a","tool_choice":{"type":"mcp"}}`: "tool_choice",
 		},
 		"/models/any:generateContent": {
-			`{}`: "contents", `{"contents":[{"parts":[]}]}`: "0 messages", `{"contents":[{"parts":[{"fileData":{"fileUri":"gs://a"}}]}]}`: "fileData",
+			`{}`: "contents", `{"contents":[{"parts":[]}]}`: "0 messages",
+			`{"contents":[{"parts":[{"fileData":{"fileUri":"gs://a"}}]}]}`: "fileData",
 		},
 	} {
 		for body, want := range bodies {
@@ -214,8 +225,10 @@ func TestOtherDialects(t *testing.T) {
 			}
 		}
 	}
-	for method, want := range map[string]string{"any:embedContent": "embedContent", "any:streamGenerateContent": "alt=sse", ":generateContent": "MODEL", "any": "MODEL"} {
-		got := p.post("/rollouts/"+m.ID+"/v1beta/models/"+method, `{"contents":[{"parts":[{"text":"a"}]}]}`, http.StatusNotFound, nil)
+	for method, want := range map[string]string{"any:embedContent": "embedContent",
+		"any:streamGenerateContent": "alt=sse", ":generateContent": "MODEL", "any": "MODEL"} {
+		got := p.post("/rollouts/"+m.ID+"/v1beta/models/"+method,
+			`{"contents":[{"parts":[{"text":"a"}]}]}`, http.StatusNotFound, nil)
 		if !strings.Contains(string(got.body), want) || !strings.Contains(string(got.body), `"NOT_FOUND"`) {
 			t.Errorf("%s: %s", method, got.body)
 		}

@@ -26,11 +26,13 @@ func columned(required bool) func(*runfile.RunConfig) {
 	return func(c *runfile.RunConfig) {
 		k := 20
 		c.Sampling.TopK, c.Sampling.MaxTokens = &k, 100
-		c.TokenColumns = &runfile.TokenColumns{RoutedExperts: &runfile.RoutedExperts{Layers: layers, TopK: expertsEach, Experts: 64}, TopLogprobs: likely, SamplingMask: true, Required: required}
+		c.TokenColumns = &runfile.TokenColumns{RoutedExperts: &runfile.RoutedExperts{Layers: layers, TopK: expertsEach,
+			Experts: 64}, TopLogprobs: likely, SamplingMask: true, Required: required}
 	}
 }
 
-// besides is what SGLang says in a chat: the experts of all tokens beside the choices, and masks in the choice's meta_info; likely tokens as vLLM has them.
+// besides is what SGLang says in a chat: the experts of all tokens beside the choices, and masks in
+// the choice's meta_info; likely tokens as vLLM has them.
 func besides(whole, choice map[string]any, prompt, ids []int32) {
 	var rows []byte
 	all := slices.Concat(prompt, ids)
@@ -50,7 +52,8 @@ func besides(whole, choice map[string]any, prompt, ids []int32) {
 	for i, entry := range choice["logprobs"].(map[string]any)["content"].([]map[string]any) {
 		top := []any{}
 		for n := range likely {
-			top = append(top, map[string]any{"token": fmt.Sprintf("token_id:%d", ids[i]+int32(n)), "logprob": -float64(n) - 3})
+			top = append(top, map[string]any{"token": fmt.Sprintf("token_id:%d", ids[i]+int32(n)),
+				"logprob": -float64(n) - 3})
 		}
 		entry["top_logprobs"] = top
 	}
@@ -59,7 +62,8 @@ func besides(whole, choice map[string]any, prompt, ids []int32) {
 // measures: it is asked for one word, to see of which distribution log-probabilities are.
 func measures(a ask) bool { return a.MaxTokens == 1 }
 
-// TestColumns: a harness's rollouts have the columns that its run asks for, each token those that were said of it first, whatever course the harness takes. The harness sees nothing of them.
+// TestColumns: a harness's rollouts have the columns that its run asks for, each token those that
+// were said of it first, whatever course the harness takes. The harness sees nothing of them.
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	n := -1
@@ -79,7 +83,8 @@ func TestColumns(t *testing.T) {
 	second := p.say(m, append(first, user("two"))...)
 	p.say(m, append(second, user("three"))...)
 	p.say(m, append(first, user("another way"))...)
-	if got := p.post(m.chat(), map[string]any{"messages": append(second, user("and another"))}, http.StatusOK, nil); strings.Contains(string(got.body), "sglext") {
+	if got := p.post(m.chat(), map[string]any{"messages": append(second, user("and another"))}, http.StatusOK,
+		nil); strings.Contains(string(got.body), "sglext") {
 		t.Errorf("the harness was told %s", got.body)
 	}
 	p.finish(m, 1)
@@ -97,7 +102,8 @@ func TestColumns(t *testing.T) {
 		}
 		tops := rowsOf(t, p, s, runfile.ColumnTopLogprobs, 8*likely)
 		for token, sampled := range s.LossMask {
-			if row := tops[token]; sampled != (row != nil) || sampled && int32(binary.LittleEndian.Uint32(row)) != s.Tokens[token] {
+			if row := tops[token]; sampled != (row != nil) ||
+				sampled && int32(binary.LittleEndian.Uint32(row)) != s.Tokens[token] {
 				t.Errorf("token %d, sampled %v, has the likely tokens %v", token, sampled, row)
 			}
 		}
@@ -139,7 +145,8 @@ func rowsOf(t *testing.T, p *plane, s storage.Sample, name string, size int) map
 	return found
 }
 
-// TestWrongColumns: what a server says and is not of the tokens is left out, and the turn says so. Where the run requires it, the harness gets an error that it may repeat.
+// TestWrongColumns: what a server says and is not of the tokens is left out, and the turn says so.
+// Where the run requires it, the harness gets an error that it may repeat.
 func TestWrongColumns(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -148,9 +155,11 @@ func TestWrongColumns(t *testing.T) {
 	}{
 		"no experts": {runfile.ColumnRoutedExperts, func(whole, _ map[string]any) { delete(whole, "sglext") }},
 		"a row too few": {runfile.ColumnRoutedExperts, func(whole, _ map[string]any) {
-			whole["sglext"] = map[string]any{"routed_experts": base64.StdEncoding.EncodeToString(make([]byte, 4*layers*expertsEach))}
+			whole["sglext"] = map[string]any{"routed_experts": base64.StdEncoding.EncodeToString(make([]byte,
+				4*layers*expertsEach))}
 		}},
-		"experts as lists": {runfile.ColumnRoutedExperts, func(whole, _ map[string]any) { whole["sglext"] = map[string]any{"routed_experts": []int{1}} }},
+		"experts as lists": {runfile.ColumnRoutedExperts,
+			func(whole, _ map[string]any) { whole["sglext"] = map[string]any{"routed_experts": []int{1}} }},
 		"masks of others": {runfile.ColumnSamplingMask, func(_, choice map[string]any) {
 			choice["meta_info"] = map[string]any{"output_token_sampling_mask": [][]int32{{1}}}
 		}},
@@ -176,15 +185,18 @@ func TestWrongColumns(t *testing.T) {
 			p.say(m, user("one"))
 			turn := p.rollout(m).Turns[0]
 			has := func(column storage.TokenColumn) bool { return column.Name == c.lack }
-			if !slices.Equal(turn.Lacks, []string{c.lack}) || slices.ContainsFunc(turn.Columns, has) || len(turn.Columns) == 0 || turn.TextOnly {
+			if !slices.Equal(turn.Lacks, []string{c.lack}) || slices.ContainsFunc(turn.Columns, has) ||
+				len(turn.Columns) == 0 || turn.TextOnly {
 				t.Errorf("the turn lacks %v and has %+v", turn.Lacks, turn.Columns)
 			}
 			p.finish(m, 1)
 			p.prove(0)
 			strict := newPlane(t, b.url, columned(true))
 			m = strict.start(nil)
-			refused := strict.post(m.chat(), map[string]any{"messages": []message{user("one")}}, http.StatusBadGateway, nil)
-			if !strings.Contains(string(refused.body), c.lack) || !strings.Contains(string(refused.body), events.ClassBadResponse) || len(strict.rollout(m).Turns) > 0 {
+			refused := strict.post(m.chat(), map[string]any{"messages": []message{user("one")}},
+				http.StatusBadGateway, nil)
+			if !strings.Contains(string(refused.body), c.lack) ||
+				!strings.Contains(string(refused.body), events.ClassBadResponse) || len(strict.rollout(m).Turns) > 0 {
 				t.Errorf("the harness was told %s", refused.body)
 			}
 		})

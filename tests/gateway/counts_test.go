@@ -16,13 +16,15 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// counted are the tokens of a conversation of Anthropic's messages, as both providers' clients ask for them.
+// counted are the tokens of a conversation of Anthropic's messages, as both
+// providers' clients ask for them.
 func (k *talker) counted(said []message) int {
 	k.t.Helper()
 	var messages struct {
 		Tokens *int `json:"input_tokens"`
 	}
-	k.post("/rollouts/"+k.m.ID+"/v1/messages/count_tokens", map[string]any{"model": "any", "messages": said}, http.StatusOK, &messages)
+	k.post("/rollouts/"+k.m.ID+"/v1/messages/count_tokens", map[string]any{"model": "any", "messages": said},
+		http.StatusOK, &messages)
 	var contents []any
 	for _, m := range said {
 		role := strings.Replace(m["role"].(string), "assistant", "model", 1)
@@ -31,15 +33,19 @@ func (k *talker) counted(said []message) int {
 	var gemini struct {
 		Tokens *int `json:"totalTokens"`
 	}
-	k.post("/rollouts/"+k.m.ID+"/v1beta/models/any:countTokens", map[string]any{"generateContentRequest": map[string]any{"model": "models/any", "contents": contents}}, http.StatusOK, &gemini)
+	k.post("/rollouts/"+k.m.ID+"/v1beta/models/any:countTokens",
+		map[string]any{"generateContentRequest": map[string]any{"model": "models/any", "contents": contents}},
+		http.StatusOK, &gemini)
 	if messages.Tokens == nil || gemini.Tokens == nil || *messages.Tokens != *gemini.Tokens {
 		k.t.Fatalf("counted %v and %v", messages.Tokens, gemini.Tokens)
 	}
 	return *messages.Tokens
 }
 
-// TestCountTokens: a prompt is counted exactly as its turn is then asked with, by tokens behind what was sampled, while another turn has the only slot, and leaves nothing on the log and no trace in
-// the rollout's tree. A server that cannot count is told as each provider tells it, and so is a rollout that is over.
+// TestCountTokens: a prompt is counted exactly as its turn is then asked with, by tokens behind
+// what was sampled, while another turn has the only slot, and leaves nothing on the log and no
+// trace in the rollout's tree. A server that cannot count is told as each provider tells it, and so
+// is a rollout that is over.
 func TestCountTokens(t *testing.T) {
 	t.Parallel()
 	for _, api := range []string{runfile.APITokens, ""} {
@@ -48,7 +54,8 @@ func TestCountTokens(t *testing.T) {
 			k.url = k.serve(func(o *gateway.Options) { o.Slots, o.Waiting = 1, 0 })
 			said := []message{user("Mend it.")}
 			if api == "" { // the template's server answers no chats: what it counts is what its template writes
-				want := len(k.s.Tokenizer.Encode("<|im_start|>user\nMend it.<|im_end|>\n<|im_start|>assistant\n", false))
+				want := len(k.s.Tokenizer.Encode("<|im_start|>user\nMend it.<|im_end|>\n<|im_start|>assistant\n",
+					false))
 				if n := k.counted(said); n != want {
 					t.Errorf("counted %d, want %d", n, want)
 				}
@@ -58,13 +65,17 @@ func TestCountTokens(t *testing.T) {
 			before := k.rollout(k.m).Tail
 			k.s.Refuse = http.StatusNotFound
 			for path, c := range map[string]struct{ body, want string }{
-				"/v1/messages/count_tokens":      {`{"messages":[{"role":"user","content":"a"}]}`, `{"error":{"message":"the inference server does not count`},
-				"/v1beta/models/any:countTokens": {`{"contents":[{"parts":[{"text":"a"}]}]}`, `{"error":{"code":404,"message":"the inference server does not count`},
+				"/v1/messages/count_tokens": {`{"messages":[{"role":"user","content":"a"}]}`,
+					`{"error":{"message":"the inference server does not count`},
+				"/v1beta/models/any:countTokens": {`{"contents":[{"parts":[{"text":"a"}]}]}`,
+					`{"error":{"code":404,"message":"the inference server does not count`},
 			} {
-				if got := k.post("/rollouts/"+k.m.ID+path, c.body, http.StatusNotFound, nil); !strings.HasPrefix(string(got.body), c.want) {
+				if got := k.post("/rollouts/"+k.m.ID+path, c.body, http.StatusNotFound,
+					nil); !strings.HasPrefix(string(got.body), c.want) {
 					t.Errorf("%s: %s", path, got.body)
 				}
-				k.post("/rollouts/"+k.m.ID+path, strings.Replace(c.body, "{", `{"odd":1,`, 1), http.StatusBadRequest, nil)
+				k.post("/rollouts/"+k.m.ID+path, strings.Replace(c.body, "{", `{"odd":1,`, 1),
+					http.StatusBadRequest, nil)
 				k.post("/rollouts/r.xnobody-0"+path, c.body, http.StatusNotFound, nil)
 			}
 			if r := k.rollout(k.m); r.Tail != before {
@@ -72,7 +83,8 @@ func TestCountTokens(t *testing.T) {
 			}
 			if api == runfile.APITokens {
 				k.finish(k.m, 1)
-				k.post("/rollouts/"+k.m.ID+"/v1/messages/count_tokens", map[string]any{"messages": said}, http.StatusConflict, nil)
+				k.post("/rollouts/"+k.m.ID+"/v1/messages/count_tokens", map[string]any{"messages": said},
+					http.StatusConflict, nil)
 			}
 			k.prove(0)
 		})
@@ -103,9 +115,11 @@ func (k *talker) countTurns(said []message) {
 				Tokens int `json:"input_tokens"`
 			} `json:"usage"`
 		}
-		k.post("/rollouts/"+k.m.ID+"/v1/messages", map[string]any{"model": "any", "max_tokens": 100, "messages": said}, http.StatusOK, &answer)
+		k.post("/rollouts/"+k.m.ID+"/v1/messages", map[string]any{"model": "any", "max_tokens": 100, "messages": said},
+			http.StatusOK, &answer)
 		if asked := k.s.Turns()[i].Prompt; n != len(asked) || n != answer.Usage.Tokens {
-			k.t.Errorf("turn %d was counted as %d tokens, asked with %d and has %d", i, n, len(asked), answer.Usage.Tokens)
+			k.t.Errorf("turn %d was counted as %d tokens, asked with %d and has %d", i, n,
+				len(asked), answer.Usage.Tokens)
 		}
 		words := answer.Content[len(answer.Content)-1]["text"].(string)
 		said = append(said, message{"role": "assistant", "content": words}, user(fmt.Sprint("Step ", i, ".")))
@@ -120,7 +134,8 @@ func newSegments(turns []events.TurnSampled) []events.TurnSampled {
 	return slices.DeleteFunc(slices.Clone(turns), func(t events.TurnSampled) bool { return !t.NewSegment })
 }
 
-// TestAgentCounts: what becomes of an agent's counting says nothing of the agent: no count is a request of its model. One that the machine fails is the machine's, until one succeeds.
+// TestAgentCounts: what becomes of an agent's counting says nothing of the agent: no count is a
+// request of its model. One that the machine fails is the machine's, until one succeeds.
 func TestAgentCounts(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, counts)
@@ -147,7 +162,8 @@ func TestAgentCounts(t *testing.T) {
 	contents := map[string]any{"contents": []any{map[string]any{"parts": []any{map[string]any{"text": "Mend it."}}}}}
 	want := fmt.Sprintf(`{"totalTokens":%d}`+"\n", len(promptOf(ask{Messages: []message{user("Mend it.")}})))
 	for _, version := range []string{"v1", "v1beta"} {
-		if status, text := post("/"+version+"/models/x:countTokens", contents); status != http.StatusOK || text != want {
+		if status, text := post("/"+version+"/models/x:countTokens", contents); status != http.StatusOK ||
+			text != want {
 			t.Errorf("%s: answered %d %s, want %s", version, status, text, want)
 		}
 	}

@@ -27,11 +27,13 @@ func TestFaultsOfTheServer(t *testing.T) {
 		status int
 		want   []string // parts of the answer
 	}{
-		"asks to wait": {said{status: 429, raw: "later", header: map[string]string{"Retry-After": "7"}}, 429, []string{"rate_limit_exceeded", "later"}},
-		"throttles":    {said{status: 429, raw: "later"}, 429, []string{"rate_limit_exceeded"}},
-		"is broken":    {said{status: 500, raw: "oops"}, 502, []string{"endpoint", "500", "oops"}},
-		"is starting":  {said{status: 503, raw: "soon"}, 502, []string{"503"}},
-		"takes it for wrong": {said{status: 400, raw: "maximum context length is 8 tokens. However, you requested 80 tokens (80 in the messages, 30 in the completion)"}, 400,
+		"asks to wait": {said{status: 429, raw: "later", header: map[string]string{"Retry-After": "7"}}, 429,
+			[]string{"rate_limit_exceeded", "later"}},
+		"throttles":   {said{status: 429, raw: "later"}, 429, []string{"rate_limit_exceeded"}},
+		"is broken":   {said{status: 500, raw: "oops"}, 502, []string{"endpoint", "500", "oops"}},
+		"is starting": {said{status: 503, raw: "soon"}, 502, []string{"503"}},
+		"takes it for wrong": {said{status: 400,
+			raw: "maximum context length is 8 tokens. However, you requested 80 tokens (80 in the messages, 30 in the completion)"}, 400,
 			[]string{"context_length_exceeded", "maximum context length is 8"}},
 		"tells our key":     {said{status: 401, raw: "wrong key " + secret}, 502, []string{"[redacted"}},
 		"says nonsense":     {said{raw: "<html>"}, 502, []string{"bad_response"}},
@@ -40,12 +42,14 @@ func TestFaultsOfTheServer(t *testing.T) {
 		"gives up":          {said{raw: `{"choices":[{"finish_reason":"abort"}]}`}, 502, []string{"aborted"}},
 		"breaks off":        {said{content: strings.Repeat("x", 100000), cut: true}, 502, []string{"endpoint"}},
 		"calls without end": {said{calls: calls}, 502, []string{"65 tool calls"}},
-		"is ahead":          {said{raw: `{"weight_version":9,"choices":[{"finish_reason":"stop","message":{"content":"a"}}]}`}, 409, []string{"policy_version 9"}},
+		"is ahead": {said{raw: `{"weight_version":9,"choices":[{"finish_reason":"stop","message":{"content":"a"}}]}`},
+			409, []string{"policy_version 9"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBackend(t, func(n int, _ ask) said {
-				if n == 0 || n == 1 && name == "says nonsense" { // who says that to a stream is asked for the whole answer
+				// who says that to a stream is asked for the whole answer
+				if n == 0 || n == 1 && name == "says nonsense" {
 					return c.said
 				}
 				return said{content: "well again"}
@@ -53,7 +57,8 @@ func TestFaultsOfTheServer(t *testing.T) {
 			p := newPlane(t, b.url, nil)
 			p.url = p.serveFleet(nil, func(o *fleet.Options) { o.Keys = fleet.Everywhere(secret) })
 			m := p.start(nil)
-			got := p.post(m.chat(), map[string]any{"messages": []message{user("a")}, "stream": c.said.content == ""}, c.status, nil)
+			got := p.post(m.chat(), map[string]any{"messages": []message{user("a")}, "stream": c.said.content == ""},
+				c.status, nil)
 			for _, part := range c.want {
 				if !strings.Contains(string(got.body), part) {
 					t.Errorf("the answer does not say %q: %s", part, got.body)
@@ -62,8 +67,10 @@ func TestFaultsOfTheServer(t *testing.T) {
 			if strings.Contains(string(got.body), secret) {
 				t.Errorf("the answer tells the key: %s", got.body)
 			}
-			patient := c.status == 429 || name == "gives up" // a server that aborts turns takes up weights, and is back soon
-			if after := got.header.Get("Retry-After"); patient != (after != "") || c.said.header != nil && after != "7" {
+			// a server that aborts turns takes up weights, and is back soon
+			patient := c.status == 429 || name == "gives up"
+			if after := got.header.Get("Retry-After"); patient != (after != "") ||
+				c.said.header != nil && after != "7" {
 				t.Errorf("Retry-After is %q", after)
 			}
 			p.say(m, user("a"))
@@ -74,7 +81,8 @@ func TestFaultsOfTheServer(t *testing.T) {
 	}
 }
 
-// TestTokensThatContradict: an answer whose tokens cannot be trusted is good for the harness, and for no training.
+// TestTokensThatContradict: an answer whose tokens cannot be trusted is good for the
+// harness, and for no training.
 func TestTokensThatContradict(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, func(int, ask) said {
@@ -94,7 +102,10 @@ func TestTokensThatContradict(t *testing.T) {
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, func(_ int, a ask) said { <-a.leave; return said{} })
-	p := newPlane(t, b.url, func(c *runfile.RunConfig) { c.Limits.TurnTimeout.Whole = runfile.Duration(200 * time.Millisecond) })
+	p := newPlane(t, b.url, func(c *runfile.RunConfig) {
+		c.Limits.TurnTimeout.Whole = runfile.Duration(
+			200 * time.Millisecond)
+	})
 	m := p.start(nil)
 	p.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusGatewayTimeout, nil)
 
@@ -114,14 +125,18 @@ func TestSlowServer(t *testing.T) {
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, counts)
-	p := newPlane(t, b.url, func(c *runfile.RunConfig) { c.Limits.Turns, c.Limits.Tokens, c.Sampling.MaxTokens = 3, 100, 50 })
+	p := newPlane(t, b.url, func(c *runfile.RunConfig) {
+		c.Limits.Turns, c.Limits.Tokens,
+			c.Sampling.MaxTokens = 3, 100, 50
+	})
 	m := p.start(nil)
 	talk := p.say(m, user(strings.Repeat("x", 100)))
 	got := p.post(m.chat(), map[string]any{"messages": append(talk, user("b"))}, http.StatusBadRequest, nil)
 	if !strings.Contains(string(got.body), "context_length_exceeded") {
 		t.Errorf("the answer is %s", got.body)
 	}
-	p.post(m.chat(), map[string]any{"messages": []message{user("a summary")}, "max_tokens": 7, "top_p": 0.1, "temperature": 0, "stop": []string{"end"}}, http.StatusOK, nil)
+	p.post(m.chat(), map[string]any{"messages": []message{user("a summary")}, "max_tokens": 7, "top_p": 0.1,
+		"temperature": 0, "stop": []string{"end"}}, http.StatusOK, nil)
 	p.post(m.chat(), map[string]any{"messages": []message{user("b")}, "max_completion_tokens": 70}, http.StatusOK, nil)
 	got = p.post(m.chat(), map[string]any{"messages": []message{user("c")}}, http.StatusBadRequest, nil)
 	if !strings.Contains(string(got.body), "max_turns") {
@@ -141,7 +156,8 @@ func TestBudgets(t *testing.T) {
 	p.prove(0)
 }
 
-// TestFailure: what a harness could not do is a failure of its rollout, and its group goes on without it.
+// TestFailure: what a harness could not do is a failure of its rollout, and its
+// group goes on without it.
 func TestFailure(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, counts)
@@ -153,7 +169,8 @@ func TestFailure(t *testing.T) {
 		p.post("/rollouts/"+one.ID+"/finish", map[string]any{"failure": "out of disk"}, http.StatusOK, nil)
 	}
 	p.post(one.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusConflict, nil)
-	p.post("/rollouts", map[string]any{"run": "r", "task": "theirs", "group": "g", "member": 0}, http.StatusConflict, nil)
+	p.post("/rollouts", map[string]any{"run": "r", "task": "theirs", "group": "g", "member": 0},
+		http.StatusConflict, nil)
 	p.say(two, user("a"))
 	p.finish(two, 1)
 	p.post("/rollouts/"+two.ID+"/finish", map[string]any{"reward": 0}, http.StatusConflict, nil)
@@ -173,13 +190,16 @@ func TestFeedbackIsTheReward(t *testing.T) {
 	m := p.start(nil)
 	p.say(m, user("a"))
 	p.post("/rollouts/"+m.ID+"/finish", map[string]any{}, http.StatusOK, nil)
-	servicetest.Append(t, p.log, servicetest.Event(t, "r", events.FeedbackRecordedType, m.Rollout, "1", events.FeedbackRecorded{Signal: events.SignalAccept}))
-	if scored := servicetest.WaitData[events.RolloutScored](t, p.log, "r", events.RolloutScoredType, m.Rollout); scored.Reward != 1 {
+	servicetest.Append(t, p.log, servicetest.Event(t, "r", events.FeedbackRecordedType, m.Rollout,
+		"1", events.FeedbackRecorded{Signal: events.SignalAccept}))
+	if scored := servicetest.WaitData[events.RolloutScored](t, p.log, "r", events.RolloutScoredType,
+		m.Rollout); scored.Reward != 1 {
 		t.Errorf("scored %+v", scored)
 	}
 }
 
-// TestFinishedTwiceAtOnce in two gateways that know nothing of each other: whose facts come second finds those of the first.
+// TestFinishedTwiceAtOnce in two gateways that know nothing of each other: whose facts come second
+// finds those of the first.
 func TestFinishedTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlane(t, newBackend(t, counts).url, nil)
@@ -194,7 +214,8 @@ func TestFinishedTwiceAtOnce(t *testing.T) {
 				one := *p
 				one.url = url
 				var err error
-				if answers[j], err = one.do(t.Context(), http.MethodPost, "/rollouts/"+m.ID+"/finish", map[string]any{"reward": 1}); err != nil {
+				if answers[j], err = one.do(t.Context(), http.MethodPost,
+					"/rollouts/"+m.ID+"/finish", map[string]any{"reward": 1}); err != nil {
 					t.Error(err)
 				}
 			})

@@ -42,7 +42,8 @@ func lastOf(pattern string) func(string) string {
 	}
 }
 
-// TestFinishes: a harness is told in its own dialect how a turn ended, whole and as a stream. A turn that was cut has no call, and what nobody knows is not the model's end.
+// TestFinishes: a harness is told in its own dialect how a turn ended, whole and as a stream. A
+// turn that was cut has no call, and what nobody knows is not the model's end.
 func TestFinishes(t *testing.T) {
 	t.Parallel()
 	var says said
@@ -70,8 +71,12 @@ func TestFinishes(t *testing.T) {
 		{"a new word", call, false, "unknown", "unknown", "incomplete unknown"},
 	} {
 		m := p.start(nil)
-		says = said{content: "½", calls: c.calls, beside: func(_, choice map[string]any, _, _ []int32) { choice["finish_reason"] = c.word }}
-		for path, want := range map[string]string{"/chat/completions": c.chat, "/messages": c.messages, "/responses": c.responses} {
+		says = said{content: "½", calls: c.calls, beside: func(_, choice map[string]any, _,
+			_ []int32) {
+			choice["finish_reason"] = c.word
+		}}
+		for path, want := range map[string]string{"/chat/completions": c.chat, "/messages": c.messages,
+			"/responses": c.responses} {
 			for _, stream := range []bool{false, true} {
 				conversation := `"messages":[{"role":"user","content":"a"}],"max_tokens":99,"tools":[{"type":"function","function":{"name":"look"}}]`
 				switch path {
@@ -80,9 +85,12 @@ func TestFinishes(t *testing.T) {
 				case "/responses":
 					conversation = `"input":"a","tools":[{"type":"function","name":"look"}]`
 				}
-				got := string(p.post("/rollouts/"+m.ID+"/v1"+path, fmt.Sprintf(`{"model":"any","stream":%t,%s}`, stream, conversation), http.StatusOK, nil).body)
-				if finish := saysFinish[path](got); finish != want || strings.Contains(got, `"look"`) != c.called || !strings.Contains(got, "½") {
-					t.Errorf("%v, stream %t: %s says %q, want %q, with a call %t: %s", c.word, stream, path, finish, want, c.called, got)
+				got := string(p.post("/rollouts/"+m.ID+"/v1"+path,
+					fmt.Sprintf(`{"model":"any","stream":%t,%s}`, stream, conversation), http.StatusOK, nil).body)
+				if finish := saysFinish[path](got); finish != want || strings.Contains(got, `"look"`) != c.called ||
+					!strings.Contains(got, "½") {
+					t.Errorf("%v, stream %t: %s says %q, want %q, with a call %t: %s", c.word, stream, path,
+						finish, want, c.called, got)
 				}
 			}
 		}
@@ -90,7 +98,8 @@ func TestFinishes(t *testing.T) {
 	for word, status := range map[string]int{"timeout": http.StatusBadGateway, "cancelled": http.StatusBadGateway} {
 		m := p.start(nil)
 		says = said{content: "half", reason: word}
-		p.post(m.chat(), map[string]any{"messages": []message{user("a")}}, status, nil) // TestStreamsThatBreakOff has the streams
+		// TestStreamsThatBreakOff has the streams
+		p.post(m.chat(), map[string]any{"messages": []message{user("a")}}, status, nil)
 		if n := len(p.rollout(m).Turns); n > 0 {
 			t.Errorf("%s: an answer that the server gave up is a turn", word)
 		}

@@ -62,16 +62,19 @@ func cameBack(t *testing.T, log *eventlog.Log, rollout string, turns int) (resta
 	for _, turn := range r.Turns {
 		digests[turn.RequestDigest] = true
 	}
-	if scored.Reward != 1 || r.Finished.StopReason != events.StopFinished || r.Finished.Turns != turns || r.Finished.Samples != 1 ||
-		len(r.Turns) != turns || len(digests) != turns || len(ended.Left) > 0 || r.Restarts > 0 != (ended.Recalled > 0) || ended.Requests < turns {
-		t.Errorf("%s: reward %g, %d turns, %d digests, ended %+v, finished %+v, %d restarts", rollout, scored.Reward, len(r.Turns),
+	if scored.Reward != 1 || r.Finished.StopReason != events.StopFinished || r.Finished.Turns != turns ||
+		r.Finished.Samples != 1 ||
+		len(r.Turns) != turns || len(digests) != turns || len(ended.Left) > 0 ||
+		r.Restarts > 0 != (ended.Recalled > 0) || ended.Requests < turns {
+		t.Errorf("%s: reward %g, %d turns, %d digests, ended %+v, finished %+v, %d restarts", rollout,
+			scored.Reward, len(r.Turns),
 			len(digests), ended, r.Finished, r.Restarts)
 	}
 	return r.Restarts
 }
 
-// sampledOnce checks that a model was asked for each turn with a seed of its own, and again with the
-// same seed where the one who asked was lost before the answer.
+// sampledOnce checks that a model was asked for each turn with a seed of its own, and again with
+// the same seed where the one who asked was lost before the answer.
 func sampledOnce(t *testing.T, b *backend, turns, lost int) {
 	t.Helper()
 	seeds := map[int64]bool{}
@@ -79,7 +82,8 @@ func sampledOnce(t *testing.T, b *backend, turns, lost int) {
 		seeds[a.Seed] = true
 	}
 	if asks := len(b.seen()); len(seeds) != turns || asks > turns+lost {
-		t.Errorf("the model was asked %d times with %d seeds for %d turns, and %d agents were lost", asks, len(seeds), turns, lost)
+		t.Errorf("the model was asked %d times with %d seeds for %d turns, and %d agents were lost", asks,
+			len(seeds), turns, lost)
 	}
 }
 
@@ -115,13 +119,15 @@ func TestAgentsComeBack(t *testing.T) {
 				if n := cameBack(t, p.log, rollout, 3); n != 1 {
 					t.Errorf("%s was started anew %d times", rollout, n)
 				}
-				retried := servicetest.WaitData[events.RolloutRetried](t, p.log, "r", events.RolloutRetriedType, rollout)
+				retried := servicetest.WaitData[events.RolloutRetried](t, p.log, "r", events.RolloutRetriedType,
+					rollout)
 				if retried.Behind != 2 || retried.Class != events.ClassSandbox {
 					t.Errorf("%s: %+v", rollout, retried)
 				}
 			}
 			sampledOnce(t, b, 6, 2)
-			if first := p.rollout(member{Rollout: "g000001-0"}).Turns[0].Prompt[0]; len(first.Images) == 1 != (c.what == "shows") {
+			if first := p.rollout(member{Rollout: "g000001-0"}).Turns[0].Prompt[0]; len(
+				first.Images) == 1 != (c.what == "shows") {
 				t.Errorf("the agent has asked %+v", first)
 			}
 			servicetest.Wait(t, p.log, "r", events.RunClosedType, "r", 1)
@@ -152,14 +158,15 @@ func TestAgentsAreNotStartedForEver(t *testing.T) {
 	planes.Prove(t, p.log, "r")
 }
 
-// TestAnAgentThatDiffers: an agent that asks otherwise when it is started anew goes on from its last
-// equal turn. What it left behind is on the log and in no sample.
+// TestAnAgentThatDiffers: an agent that asks otherwise when it is started anew goes on from its
+// last equal turn. What it left behind is on the log and in no sample.
 func TestAnAgentThatDiffers(t *testing.T) {
 	t.Parallel()
 	g := gated{make(chan struct{}, 8), make(chan struct{})}
 	differs := func(n int, a ask) said {
 		if len(a.Messages) == 3 { // what it answers holds no mask
-			args, _ := json.Marshal(map[string]string{"command": "head -c 8 /dev/urandom | od -An -tx1; echo two >> a.txt"})
+			args, _ := json.Marshal(
+				map[string]string{"command": "head -c 8 /dev/urandom | od -An -tx1; echo two >> a.txt"})
 			return said{content: "I shall.", calls: [][2]string{{"sh", string(args)}}}
 		}
 		if len(a.Messages) == 5 {
@@ -180,14 +187,16 @@ func TestAnAgentThatDiffers(t *testing.T) {
 	close(g.answer)
 	batch := servicetest.WaitData[events.BatchReady](t, p.log, "r", events.BatchReadyType, "trainer")
 	if batch.Samples != 4 {
-		t.Errorf("a batch of %d samples, want two for each of two rollouts: up to the branch, and behind it", batch.Samples)
+		t.Errorf("a batch of %d samples, want two for each of two rollouts: up to the branch, and behind it",
+			batch.Samples)
 	}
 	for _, rollout := range []string{"g000001-0", "g000001-1"} {
 		r, err := p.log.Rollout(t.Context(), "r", rollout)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ended := r.AgentEnded(); len(r.Turns) != 5 || ended.Recalled != 2 || fmt.Sprint(ended.Left) != "[2]" || r.Finished.Turns != 4 ||
+		if ended := r.AgentEnded(); len(r.Turns) != 5 || ended.Recalled != 2 || fmt.Sprint(ended.Left) != "[2]" ||
+			r.Finished.Turns != 4 ||
 			r.Finished.Samples != 2 || r.Scored.Reward != 1 {
 			t.Errorf("%s: %d turns, ended %+v, finished %+v", rollout, len(r.Turns), ended, r.Finished)
 		}
@@ -266,7 +275,8 @@ func TestAgentsComeBackFromAnything(t *testing.T) {
 		restarts += cameBack(t, p.log, events.RolloutID("g000001", i), turns)
 	}
 	tries := len(servicetest.All(t, p.log, "r", events.RolloutRetriedType))
-	t.Logf("%d kills, %d agents started anew behind turns, %d requests for %d turns", kills, restarts, len(b.seen()), rollouts*turns)
+	t.Logf("%d kills, %d agents started anew behind turns, %d requests for %d turns", kills, restarts,
+		len(b.seen()), rollouts*turns)
 	if restarts == 0 {
 		t.Error("no agent was started anew")
 	}
@@ -275,8 +285,9 @@ func TestAgentsComeBackFromAnything(t *testing.T) {
 	planes.Prove(t, p.log, "r")
 }
 
-// killSandboxes kills the first processes of so many sandboxes of a process, in which agents work for a model. One that ends meanwhile
-// is not killed: the test looks again. Where there are none at the moment, none is killed by night; by day the test waits for them.
+// killSandboxes kills the first processes of so many sandboxes of a process, in which agents work
+// for a model. One that ends meanwhile is not killed: the test looks again. Where there are none at
+// the moment, none is killed by night; by day the test waits for them.
 func killSandboxes(t *testing.T, b *backend, parent, count int) {
 	t.Helper()
 	model := " " + b.host() + " " // the last argument of this test's agents, and of no other's

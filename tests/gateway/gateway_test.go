@@ -15,13 +15,15 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestGroupOfAHarness: two members of a group work with tools of their own, are scored by their harness, and become a batch.
+// TestGroupOfAHarness: two members of a group work with tools of their own, are scored by their
+// harness, and become a batch.
 func TestGroupOfAHarness(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, func(_ int, a ask) said {
 		switch len(a.Messages) {
 		case 2:
-			return said{content: "I look.", calls: [][2]string{{"ls", `{"path": "."}`}, {"cat", `{"path": "a`}}} // the second one is malformed
+			// the second one is malformed
+			return said{content: "I look.", calls: [][2]string{{"ls", `{"path": "."}`}, {"cat", `{"path": "a`}}}
 		case 5:
 			return said{calls: [][2]string{{"edit", `{}`}}}
 		}
@@ -30,7 +32,8 @@ func TestGroupOfAHarness(t *testing.T) {
 	p := newPlane(t, b.url, nil)
 	first := p.start(map[string]any{"group": "one", "size": 2})
 	second := p.start(map[string]any{"group": "one"})
-	if first.Rollout != "xone-0" || second.Rollout != "xone-1" || second.Size != 2 || first.Model != "small" || first.BaseURL != p.url+"/rollouts/r.xone-0/v1" {
+	if first.Rollout != "xone-0" || second.Rollout != "xone-1" || second.Size != 2 || first.Model != "small" ||
+		first.BaseURL != p.url+"/rollouts/r.xone-0/v1" {
 		t.Fatalf("started %+v and %+v", first, second)
 	}
 	p.post("/rollouts", map[string]any{"run": "r", "task": "theirs", "group": "one"}, http.StatusConflict, nil)
@@ -40,7 +43,8 @@ func TestGroupOfAHarness(t *testing.T) {
 			talk = append(talk, message{"role": "tool", "tool_call_id": c.(map[string]any)["id"], "content": "result"})
 		}
 		talk = p.say(m, talk...)
-		talk = append(talk, message{"role": "tool", "tool_call_id": talk[5]["tool_calls"].([]any)[0].(map[string]any)["id"], "content": "ok"})
+		call := talk[5]["tool_calls"].([]any)[0].(map[string]any)
+		talk = append(talk, message{"role": "tool", "tool_call_id": call["id"], "content": "ok"})
 		talk = p.say(m, talk...)
 		if len(talk) != 8 || talk[7]["content"] != "Done." {
 			t.Fatalf("the conversation is %v", talk)
@@ -54,8 +58,9 @@ func TestGroupOfAHarness(t *testing.T) {
 	}
 	tr := p.trajectory(second)
 	samples := tr.Samples()
-	// The malformed call cannot be repeated to the server as it was sampled: its template would not read it. So the second prompt is
-	// no exact continuation of the first answer, and another sample begins; the third one extends the second.
+	// The malformed call cannot be repeated to the server as it was sampled: its template would not
+	// read it. So the second prompt is no exact continuation of the first answer, and another
+	// sample begins; the third one extends the second.
 	if len(samples) != 2 || len(samples[1].Turns) != 2 {
 		t.Fatalf("%d samples: %+v", len(samples), samples)
 	}
@@ -92,7 +97,8 @@ func promptOf(a ask) []int32 {
 	return append(append(ids, begins), bytesOf("assistant:")...)
 }
 
-// TestExactContinuation: turns that extend each other are one sample, and their files hold each token once.
+// TestExactContinuation: turns that extend each other are one sample, and their
+// files hold each token once.
 func TestExactContinuation(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, counts)
@@ -119,7 +125,8 @@ func TestExactContinuation(t *testing.T) {
 	p.prove(0)
 }
 
-// TestTokensForAHarness: a harness that asks for token ids has those of the log, and one that begins in a closed run learns that it is closed.
+// TestTokensForAHarness: a harness that asks for token ids has those of the log, and one that
+// begins in a closed run learns that it is closed.
 func TestTokensForAHarness(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, counts)
@@ -137,9 +144,11 @@ func TestTokensForAHarness(t *testing.T) {
 				} `json:"logprobs"`
 			} `json:"choices"`
 		}
-		p.post(m.chat(), map[string]any{"messages": talk, "return_token_ids": true, "logprobs": true}, http.StatusOK, &got)
+		p.post(m.chat(), map[string]any{"messages": talk, "return_token_ids": true, "logprobs": true}, http.StatusOK,
+			&got)
 		said := p.rollout(m).Turns[turn]
-		if !slices.Equal(got.Prompt, promptOf(b.seen()[turn])) || !slices.Equal(got.Choices[0].Tokens, said.TokenIDs) || len(said.TokenIDs) == 0 {
+		if !slices.Equal(got.Prompt, promptOf(b.seen()[turn])) || !slices.Equal(got.Choices[0].Tokens, said.TokenIDs) ||
+			len(said.TokenIDs) == 0 {
 			t.Errorf("turn %d has the tokens %v and %v", turn, got.Prompt, got.Choices[0].Tokens)
 		}
 		for i, entry := range got.Choices[0].Logprobs.Content {
@@ -149,12 +158,14 @@ func TestTokensForAHarness(t *testing.T) {
 		}
 		talk = append(talk, got.Choices[0].Message, user("b"))
 	}
-	if plain := p.post(m.chat(), map[string]any{"messages": talk}, http.StatusOK, nil); strings.Contains(string(plain.body), "token_ids") {
+	if plain := p.post(m.chat(), map[string]any{"messages": talk}, http.StatusOK,
+		nil); strings.Contains(string(plain.body), "token_ids") {
 		t.Errorf("nobody asked for token ids: %s", plain.body)
 	}
 	p.finish(m, 1)
 	servicetest.CloseRun(t, p.log, "r")
-	if over := p.post("/rollouts", map[string]any{"run": "r", "task": "theirs"}, http.StatusConflict, nil); !strings.Contains(string(over.body), `"run_closed"`) {
+	if over := p.post("/rollouts", map[string]any{"run": "r", "task": "theirs"}, http.StatusConflict,
+		nil); !strings.Contains(string(over.body), `"run_closed"`) {
 		t.Errorf("a closed run answers %s", over.body)
 	}
 }
@@ -231,7 +242,8 @@ func branches(t *testing.T, judge string, rules []runfile.ConversationRule) {
 		}
 		got = append(got, at)
 	}
-	want := []place{{-1, true, 2}, {0, false, 1}, {0, true, 1}, {-1, true, 2}, {2, false, 1}, {3, false, 1}, {-1, true, 6}}
+	want := []place{{-1, true, 2}, {0, false, 1}, {0, true, 1}, {-1, true, 2}, {2, false, 1},
+		{3, false, 1}, {-1, true, 6}}
 	if !slices.Equal(got, want) {
 		t.Errorf("turns stand at %+v, want %+v", got, want)
 	}
@@ -249,7 +261,8 @@ func branches(t *testing.T, judge string, rules []runfile.ConversationRule) {
 	read := p.turns(m)
 	for i, turn := range p.rollout(m).Turns {
 		segment := []int{0, 0, 1, 2, 1, 2, 3}[i]
-		if got := read[i]; got.Segment != segment || !slices.Equal(got.prompt, promptOf(b.seen()[i])) || !slices.Equal(got.TokenIDs, turn.TokenIDs) || !slices.Equal(got.Logprobs, turn.Logprobs) ||
+		if got := read[i]; got.Segment != segment || !slices.Equal(got.prompt, promptOf(b.seen()[i])) ||
+			!slices.Equal(got.TokenIDs, turn.TokenIDs) || !slices.Equal(got.Logprobs, turn.Logprobs) ||
 			got.FinishReason != "stop" || got.PolicyVersion != turn.PolicyVersion {
 			t.Errorf("turn %d is read as %+v, want segment %d, and what was asked and sampled", i, got, segment)
 		}
@@ -257,7 +270,8 @@ func branches(t *testing.T, judge string, rules []runfile.ConversationRule) {
 	p.prove(0)
 }
 
-// TestManyAtOnce: calls of one rollout at the same time are turns one after the other, and the intake refuses none.
+// TestManyAtOnce: calls of one rollout at the same time are turns one after the other, and
+// the intake refuses none.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const n = 12
@@ -287,7 +301,8 @@ func TestManyAtOnce(t *testing.T) {
 	p.prove(0)
 }
 
-// TestAnotherGatewayGoesOn: a gateway keeps nothing, so that what it has answered is there for the next one.
+// TestAnotherGatewayGoesOn: a gateway keeps nothing, so that what it has answered
+// is there for the next one.
 func TestAnotherGatewayGoesOn(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, counts)

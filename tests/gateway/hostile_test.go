@@ -34,15 +34,17 @@ func TestRequestsThatAreWrong(t *testing.T) {
 		status int
 		want   string
 	}{
-		"no JSON":              {m.chat(), "{", 400, "JSON"},
-		"deeply nested":        {m.chat(), `{"messages":` + deep, 400, "depth"},
-		"no messages":          {m.chat(), `{}`, 400, "messages"},
-		"messages of no kind":  {m.chat(), `{"messages":[7]}`, 400, "messages[0]"},
-		"an unknown role":      {m.chat(), `{"messages":[{"role":"root"}]}`, 400, "role"},
-		"content of no kind":   {m.chat(), `{"messages":[{"role":"user","content":7}]}`, 400, "content"},
-		"a long name":          {m.chat(), map[string]any{"messages": []message{{"role": "user", "name": strings.Repeat("n", 1000)}}}, 400, "128"},
-		"many messages":        {m.chat(), `{"messages":[` + strings.Repeat(`{},`, 10000) + `{}]}`, 400, "10001"},
-		"many tools":           {m.chat(), `{"messages":[{"role":"user"}],"tools":[` + strings.Repeat(`{},`, 1024) + `{}]}`, 400, "1025"},
+		"no JSON":             {m.chat(), "{", 400, "JSON"},
+		"deeply nested":       {m.chat(), `{"messages":` + deep, 400, "depth"},
+		"no messages":         {m.chat(), `{}`, 400, "messages"},
+		"messages of no kind": {m.chat(), `{"messages":[7]}`, 400, "messages[0]"},
+		"an unknown role":     {m.chat(), `{"messages":[{"role":"root"}]}`, 400, "role"},
+		"content of no kind":  {m.chat(), `{"messages":[{"role":"user","content":7}]}`, 400, "content"},
+		"a long name": {m.chat(), map[string]any{"messages": []message{{"role": "user",
+			"name": strings.Repeat("n", 1000)}}}, 400, "128"},
+		"many messages": {m.chat(), `{"messages":[` + strings.Repeat(`{},`, 10000) + `{}]}`, 400, "10001"},
+		"many tools": {m.chat(), `{"messages":[{"role":"user"}],"tools":[` +
+			strings.Repeat(`{},`, 1024) + `{}]}`, 400, "1025"},
 		"several answers":      {m.chat(), `{"messages":[{"role":"user"}],"n":2}`, 400, "n: 2"},
 		"functions":            {m.chat(), `{"messages":[{"role":"user"}],"functions":[]}`, 400, "tools"},
 		"top_logprobs":         {m.chat(), `{"messages":[{"role":"user"}],"top_logprobs":3}`, 400, "top_logprobs"},
@@ -72,8 +74,10 @@ func TestRequestsThatAreWrong(t *testing.T) {
 		"finish: both":         {"/rollouts/" + m.ID + "/finish", `{"reward":1,"failure":"x"}`, 400, "failure"},
 		"finish: huge":         {"/rollouts/" + m.ID + "/finish", `{"reward":1e300}`, 400, "1e9"},
 		"finish: parts alone":  {"/rollouts/" + m.ID + "/finish", `{"components":{"a":1}}`, 400, "reward"},
-		"finish: stop reason":  {"/rollouts/" + m.ID + "/finish", `{"reward":1,"stop_reason":"a b"}`, 400, "stop_reason"},
-		"finish: long failure": {"/rollouts/" + m.ID + "/finish", map[string]any{"failure": strings.Repeat("x", 5000)}, 400, "4000"},
+		"finish: stop reason": {"/rollouts/" + m.ID + "/finish",
+			`{"reward":1,"stop_reason":"a b"}`, 400, "stop_reason"},
+		"finish: long failure": {"/rollouts/" + m.ID + "/finish",
+			map[string]any{"failure": strings.Repeat("x", 5000)}, 400, "4000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := p.do(t.Context(), http.MethodPost, c.path, c.body)
@@ -86,7 +90,8 @@ func TestRequestsThatAreWrong(t *testing.T) {
 					Message, Type, Code string
 				}
 			}
-			if err := json.Unmarshal(got.body, &told); err != nil || got.status != c.status || !strings.Contains(told.Error.Message, c.want) || told.Error.Type == "" {
+			if err := json.Unmarshal(got.body, &told); err != nil || got.status != c.status ||
+				!strings.Contains(told.Error.Message, c.want) || told.Error.Type == "" {
 				t.Errorf("%s: %d %s (want %d, %q)", name, got.status, got.body, c.status, c.want)
 			}
 		})
@@ -105,7 +110,8 @@ func TestKeys(t *testing.T) {
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)
 	servicetest.OpenRun(t, p.log, "other", servicetest.Config("a"))
-	anna, bert, guest := gateway.WithKey("anna", "a-key"), gateway.WithKey("bert", "b-key"), gateway.WithKey("guest", "g-key")
+	anna, bert, guest := gateway.WithKey("anna", "a-key"), gateway.WithKey("bert", "b-key"),
+		gateway.WithKey("guest", "g-key")
 	guest.Runs = []string{"oth*"}
 	p.url = p.serve(func(o *gateway.Options) { o.Tenants = []gateway.Tenant{anna, bert, guest} })
 	start := map[string]any{"run": "r", "task": "theirs", "group": "g"}
@@ -157,7 +163,8 @@ func TestLimits(t *testing.T) {
 	p.url = p.serve(func(o *gateway.Options) { o.Tenants = []gateway.Tenant{often, much, both} })
 	refused := func(m member) {
 		t.Helper()
-		if got := p.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusTooManyRequests, nil); got.header.Get("Retry-After") == "" {
+		if got := p.post(m.chat(), map[string]any{"messages": []message{user("a")}}, http.StatusTooManyRequests,
+			nil); got.header.Get("Retry-After") == "" {
 			t.Errorf("it does not say when to come again: %s", got.body)
 		}
 	}
@@ -188,15 +195,16 @@ func TestLimits(t *testing.T) {
 	p.say(m, user("a"))
 }
 
-// TestSlowRequestsHoldNoSlot: clients that begin a request and never end it keep nobody from the inference servers, nor from their own
-// number of calls at once.
+// TestSlowRequestsHoldNoSlot: clients that begin a request and never end it keep nobody from the
+// inference servers, nor from their own number of calls at once.
 func TestSlowRequestsHoldNoSlot(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)
 	anna := gateway.WithKey("anna", "a-key")
 	anna.Concurrent = 1
-	p.url, p.key = p.serve(func(o *gateway.Options) { o.Slots, o.Waiting, o.Tenants = 1, 0, []gateway.Tenant{anna} }), "a-key"
+	p.url, p.key = p.serve(func(o *gateway.Options) { o.Slots, o.Waiting, o.Tenants = 1, 0, []gateway.Tenant{anna} }),
+		"a-key"
 	m := p.start(nil)
 	for range 20 {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
@@ -204,7 +212,8 @@ func TestSlowRequestsHoldNoSlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a-key\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n", m.chat())
+		fmt.Fprintf(conn,
+			"POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a-key\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n", m.chat())
 		line, err := bufio.NewReader(conn).ReadString('\n') // it is reading
 		if err != nil || !strings.Contains(line, "100") {
 			t.Fatalf("it says %q: %v", line, err)

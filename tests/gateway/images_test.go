@@ -48,8 +48,9 @@ func sawImages(a ask) (seen []string) {
 	return seen
 }
 
-// TestImages: a conversation with an image is one sample, which has the image by its digest as the events do, and the store has its bytes once. One
-// with another image in that place is another conversation, although its tokens are the same.
+// TestImages: a conversation with an image is one sample, which has the image by its digest as the
+// events do, and the store has its bytes once. One with another image in that place is another
+// conversation, although its tokens are the same.
 func TestImages(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, counts)
@@ -59,11 +60,13 @@ func TestImages(t *testing.T) {
 	p.say(m, append(first, user("And now?"))...)
 	p.say(m, append([]message{showing("What is it?", greenPNG)}, append(first[1:], user("And now?"))...)...)
 	turns := p.rollout(m).Turns
-	if len(turns) != 3 || turns[1].NewSegment || turns[1].After == nil || !turns[2].NewSegment || turns[2].After != nil {
+	if len(turns) != 3 || turns[1].NewSegment || turns[1].After == nil ||
+		!turns[2].NewSegment || turns[2].After != nil {
 		t.Fatalf("recorded %+v", turns)
 	}
 	red, green := turns[0].Prompt[0].Images, turns[2].Prompt[0].Images
-	if len(red) != 1 || len(green) != 1 || red[0].SHA256 == green[0].SHA256 || len(turns[1].Prompt) != 1 || turns[0].Prompt[0].Content != "What is it?"+red[0].Name() {
+	if len(red) != 1 || len(green) != 1 || red[0].SHA256 == green[0].SHA256 || len(turns[1].Prompt) != 1 ||
+		turns[0].Prompt[0].Content != "What is it?"+red[0].Name() {
 		t.Fatalf("images %+v and %+v", red, green)
 	}
 	for i, want := range [][]string{{redPNG}, {redPNG}, {greenPNG}} {
@@ -72,7 +75,8 @@ func TestImages(t *testing.T) {
 		}
 	}
 	for _, image := range []storage.Image{red[0], green[0]} {
-		if data, err := storage.GetBlob(t.Context(), p.log.Store(), image.Ref); err != nil || storage.Digest(data) != image.SHA256 {
+		if data, err := storage.GetBlob(t.Context(), p.log.Store(), image.Ref); err != nil ||
+			storage.Digest(data) != image.SHA256 {
 			t.Errorf("%s: %v", image.Name(), err)
 		}
 	}
@@ -82,7 +86,8 @@ func TestImages(t *testing.T) {
 	}
 	p.finish(m, 1)
 	samples := p.trajectory(m).Samples()
-	if len(samples) != 2 || fmt.Sprint(samples[0].Images) != fmt.Sprint(red) || fmt.Sprint(samples[1].Images) != fmt.Sprint(green) {
+	if len(samples) != 2 || fmt.Sprint(samples[0].Images) != fmt.Sprint(red) ||
+		fmt.Sprint(samples[1].Images) != fmt.Sprint(green) {
 		t.Errorf("samples with %+v", samples)
 	}
 	ready := servicetest.WaitData[events.BatchReady](t, p.log, "r", events.BatchReadyType, "trainer")
@@ -91,13 +96,15 @@ func TestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	batch, err := storage.DecodeBatch(file)
-	if err != nil || len(batch.Samples) != 2 || fmt.Sprint(batch.Samples[0].Images, batch.Samples[1].Images) != fmt.Sprint(red, green) {
+	if err != nil || len(batch.Samples) != 2 ||
+		fmt.Sprint(batch.Samples[0].Images, batch.Samples[1].Images) != fmt.Sprint(red, green) {
 		t.Errorf("the batch has %+v, %v", batch, err)
 	}
 	p.prove(0)
 }
 
-// TestImagesBehindBranches: a sample that begins behind a turn has the images of all of its prompt, in their order, each once.
+// TestImagesBehindBranches: a sample that begins behind a turn has the images of all of its prompt,
+// in their order, each once.
 func TestImagesBehindBranches(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, counts)
@@ -122,13 +129,15 @@ func TestImagesBehindBranches(t *testing.T) {
 	p.prove(0)
 }
 
-// TestImagesRefused: a run that does not say that its model sees images has none, and the server is not asked.
+// TestImagesRefused: a run that does not say that its model sees images has none, and
+// the server is not asked.
 func TestImagesRefused(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, nil)
 	m := p.start(nil)
-	if got := p.post(m.chat(), map[string]any{"messages": []any{showing("What is it?", redPNG)}}, http.StatusBadRequest, nil); !strings.Contains(string(got.body), "vision: true") {
+	if got := p.post(m.chat(), map[string]any{"messages": []any{showing("What is it?", redPNG)}}, http.StatusBadRequest,
+		nil); !strings.Contains(string(got.body), "vision: true") {
 		t.Errorf("answered %s", got.body)
 	}
 	if len(b.seen()) > 0 || len(p.rollout(m).Turns) > 0 {
@@ -142,11 +151,14 @@ func TestImagesAreNotCounted(t *testing.T) {
 	b := newBackend(t, counts)
 	p := newPlane(t, b.url, sees)
 	m := p.start(nil)
-	block := map[string]any{"type": "image", "source": map[string]any{"type": "base64", "media_type": "image/png", "data": redPNG}}
-	p.post("/rollouts/"+m.ID+"/v1/messages/count_tokens", map[string]any{"messages": []any{message{"role": "user", "content": []any{block}}}}, http.StatusNotFound, nil)
+	block := map[string]any{"type": "image", "source": map[string]any{"type": "base64", "media_type": "image/png",
+		"data": redPNG}}
+	p.post("/rollouts/"+m.ID+"/v1/messages/count_tokens",
+		map[string]any{"messages": []any{message{"role": "user", "content": []any{block}}}}, http.StatusNotFound, nil)
 }
 
-// TestHashesForPlaceholders: an answer whose prompt has hashes in the place of an image's tokens is text, says so, and is not trained on.
+// TestHashesForPlaceholders: an answer whose prompt has hashes in the place of an image's tokens is
+// text, says so, and is not trained on.
 func TestHashesForPlaceholders(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, func(n int, _ ask) said {
@@ -159,7 +171,8 @@ func TestHashesForPlaceholders(t *testing.T) {
 	m := p.start(map[string]any{"size": 1})
 	p.say(m, showing("What is it?", redPNG))
 	turn := p.rollout(m).Turns[0]
-	if !turn.TextOnly || fmt.Sprint(turn.Lacks) != "["+events.LackImages+"]" || len(turn.TokenIDs)+len(turn.PromptDelta) > 0 {
+	if !turn.TextOnly || fmt.Sprint(turn.Lacks) != "["+events.LackImages+"]" ||
+		len(turn.TokenIDs)+len(turn.PromptDelta) > 0 {
 		t.Errorf("recorded %+v", turn)
 	}
 	p.finish(m, 1)
@@ -177,7 +190,8 @@ func decoded(t *testing.T, text string) []byte {
 	return data
 }
 
-// TestImagesByTokens: in a run that asks by tokens a conversation is asked for by messages from its first image on, and its sample says so. Another one is asked for by tokens.
+// TestImagesByTokens: in a run that asks by tokens a conversation is asked for by messages from its
+// first image on, and its sample says so. Another one is asked for by tokens.
 func TestImagesByTokens(t *testing.T) {
 	t.Parallel()
 	s := tokenstest.New(t, "Qwen3", nil)

@@ -18,13 +18,15 @@ import (
 
 // titles is a rule by which another model answers titles.
 func titles(url string) []runfile.ConversationRule {
-	return []runfile.ConversationRule{{Name: "titles", System: "You are a title generator", Train: new(false), Endpoint: &runfile.Endpoint{URL: url, Model: "small-1"}}}
+	return []runfile.ConversationRule{{Name: "titles", System: "You are a title generator", Train: new(false),
+		Endpoint: &runfile.Endpoint{URL: url, Model: "small-1"}}}
 }
 
 // names is a model that says titles.
 func names(int, ask) said { return said{content: "ZZZ"} }
 
-// answeredBy holds the turns of a rollout to who has answered them: "small-1", or "" for the policy.
+// answeredBy holds the turns of a rollout to who has answered them:
+// "small-1", or "" for the policy.
 func answeredBy(t *testing.T, r events.Rollout, want ...string) {
 	t.Helper()
 	var got []string
@@ -32,10 +34,12 @@ func answeredBy(t *testing.T, r events.Rollout, want ...string) {
 		model := turn.AnsweredBy()
 		got = append(got, model)
 		is := *turn.Conversation
-		if other := (is == events.Conversation{Tree: is.Tree, Rule: is.Rule, Masked: true, Model: "small-1"}); other != (model != "") {
+		if other := (is == events.Conversation{Tree: is.Tree, Rule: is.Rule, Masked: true,
+			Model: "small-1"}); other != (model != "") {
 			t.Errorf("turn %d is of %+v", turn.Turn, is)
 		}
-		bare := turn.TextOnly && len(turn.TokenIDs)+len(turn.PromptDelta)+len(turn.Logprobs)+len(turn.Lacks) == 0 && turn.PolicyVersion == runfile.UnknownVersion
+		bare := turn.TextOnly && len(turn.TokenIDs)+len(turn.PromptDelta)+len(turn.Logprobs)+len(turn.Lacks) == 0 &&
+			turn.PolicyVersion == runfile.UnknownVersion
 		if bare != (model != "") || turn.PromptTokens == 0 || turn.CompletionTokens == 0 || turn.Sampling == nil {
 			t.Errorf("turn %d of %q is %+v", turn.Turn, model, turn)
 		}
@@ -74,14 +78,15 @@ func (p *plane) trainedOn(t *testing.T, rollout string) {
 	}
 }
 
-// TestOtherModels: a conversation goes to the model that its rule names, as a chat without tokens and
-// within the run's max_tokens, and goes on there; the policy is asked for the others alone.
+// TestOtherModels: a conversation goes to the model that its rule names, as a chat without tokens
+// and within the run's max_tokens, and goes on there; the policy is asked for the others alone.
 func TestOtherModels(t *testing.T) {
 	t.Parallel()
 	small := newBackend(t, names)
 	title := func(p *plane, m member, conversation ...message) []message {
 		var c completion
-		reply := p.post(m.chat(), map[string]any{"model": "any", "messages": conversation, "temperature": 0.25, "max_tokens": 1 << 30, "stop": "END"}, http.StatusOK, &c)
+		reply := p.post(m.chat(), map[string]any{"model": "any", "messages": conversation, "temperature": 0.25,
+			"max_tokens": 1 << 30, "stop": "END"}, http.StatusOK, &c)
 		if !strings.Contains(string(reply.body), `"model":"small-1"`) {
 			t.Errorf("the answer does not name its model: %s", reply.body)
 		}
@@ -99,15 +104,18 @@ func TestOtherModels(t *testing.T) {
 		answeredBy(t, r, "small-1", "", "small-1", "")
 		most := runfile.DefaultRunConfig().Sampling.MaxTokens
 		for _, a := range small.seen()[before:] {
-			if a.Model != "small-1" || a.Logprobs || a.IDs || a.Seed != 0 || a.MaxTokens > most || a.MaxTokens < 1 || a.Temperature != 0.25 ||
-				a.TopK != nil || a.MinP != nil || fmt.Sprint(a.Stop) != "[END]" || a.Messages[0]["content"] != "You are a title generator" {
+			if a.Model != "small-1" || a.Logprobs || a.IDs || a.Seed != 0 || a.MaxTokens > most || a.MaxTokens < 1 ||
+				a.Temperature != 0.25 ||
+				a.TopK != nil || a.MinP != nil || fmt.Sprint(a.Stop) != "[END]" ||
+				a.Messages[0]["content"] != "You are a title generator" {
 				t.Errorf("it was asked %+v", a)
 			}
 		}
 		if n := len(small.seen()) - before; n != 2 {
 			t.Errorf("it was asked %d times", n)
 		}
-		if r.Finished.TextOnly || r.Finished.Masked != nil || r.Finished.Sampled == 0 || r.Finished.StopReason != events.StopFinished {
+		if r.Finished.TextOnly || r.Finished.Masked != nil || r.Finished.Sampled == 0 ||
+			r.Finished.StopReason != events.StopFinished {
 			t.Errorf("finished %+v", r.Finished)
 		}
 		p.trainedOn(t, m.Rollout)
@@ -134,8 +142,8 @@ func TestOtherModels(t *testing.T) {
 	})
 }
 
-// TestAnotherModelIsAway: that it cannot be asked is a failure of the machine, no turn, and nothing to the
-// other conversations.
+// TestAnotherModelIsAway: that it cannot be asked is a failure of the machine, no turn, and nothing
+// to the other conversations.
 func TestAnotherModelIsAway(t *testing.T) {
 	t.Parallel()
 	small := newBackend(t, func(n int, _ ask) said {
@@ -155,8 +163,9 @@ func TestAnotherModelIsAway(t *testing.T) {
 	p.prove(0)
 }
 
-// TestOtherModelsByTree: of two conversations that begin at once the first to be answered is the main one,
-// and the other is asked of the model of its rule, whatever the policy has said to it meanwhile.
+// TestOtherModelsByTree: of two conversations that begin at once the first to be answered
+// is the main one, and the other is asked of the model of its rule, whatever the policy
+// has said to it meanwhile.
 func TestOtherModelsByTree(t *testing.T) {
 	t.Parallel()
 	var both sync.WaitGroup
@@ -185,8 +194,8 @@ func TestOtherModelsByTree(t *testing.T) {
 	p.prove(0)
 }
 
-// TestOtherModelsBehindARestart: an agent that is killed and started anew has the answers of the other model
-// from the log, as those of the policy.
+// TestOtherModelsBehindARestart: an agent that is killed and started anew has the answers of the
+// other model from the log, as those of the policy.
 func TestOtherModelsBehindARestart(t *testing.T) {
 	t.Parallel()
 	small := newBackend(t, names)
@@ -206,7 +215,8 @@ func TestOtherModelsBehindARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	answeredBy(t, r, "small-1", "", "", "")
-	if ended := r.AgentEnded(); scored.Reward != 1 || r.Restarts != 1 || ended.Recalled != 3 || len(ended.Left) != 0 || r.Finished.Turns != 4 || r.Finished.Sampled == 0 {
+	if ended := r.AgentEnded(); scored.Reward != 1 || r.Restarts != 1 || ended.Recalled != 3 || len(ended.Left) != 0 ||
+		r.Finished.Turns != 4 || r.Finished.Sampled == 0 {
 		t.Errorf("reward %g, %d restarts, ended %+v, finished %+v", scored.Reward, r.Restarts, ended, r.Finished)
 	}
 	if n := len(small.seen()); n != 1 {

@@ -1,4 +1,5 @@
-// Package gateway drives rollouts through the gateway as harnesses do, over HTTP, on a plane with all the services that they meet.
+// Package gateway drives rollouts through the gateway as harnesses do, over HTTP, on a plane with
+// all the services that they meet.
 package gateway
 
 import (
@@ -212,7 +213,8 @@ func (p *plane) trajectory(m member) *storage.Trajectory {
 	return tr
 }
 
-// prove holds the run to all that Rondo promises, and counts the submissions that the intake has refused.
+// prove holds the run to all that Rondo promises, and counts the submissions
+// that the intake has refused.
 func (p *plane) prove(refusals int) {
 	p.t.Helper()
 	planes.Prove(p.t, p.log, "r")

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestRewrittenCalls: a harness that writes a call's arguments anew stays in its sample, in each dialect. One that changes them, or repeats a call of another rollout, begins a new one.
+// TestRewrittenCalls: a harness that writes a call's arguments anew stays in its sample, in each
+// dialect. One that changes them, or repeats a call of another rollout, begins a new one.
 func TestRewrittenCalls(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, func(_ int, a ask) said {

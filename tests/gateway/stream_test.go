@@ -61,10 +61,14 @@ func TestStream(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("grün 漢字 🙂 ", 3000)
 	arguments := `{"text":"` + strings.Repeat("x", 10000) + `"}`
-	b := newBackend(t, func(int, ask) said { return said{content: long, calls: [][2]string{{"a", "{}"}, {"write", arguments}}} })
+	b := newBackend(t, func(int, ask) said {
+		return said{content: long,
+			calls: [][2]string{{"a", "{}"}, {"write", arguments}}}
+	})
 	p := newPlane(t, b.url, nil)
 	m := p.start(nil)
-	got := p.post(m.chat(), map[string]any{"messages": []message{user("a")}, "stream": true, "stream_options": map[string]any{"include_usage": true}}, http.StatusOK, nil)
+	got := p.post(m.chat(), map[string]any{"messages": []message{user("a")}, "stream": true,
+		"stream_options": map[string]any{"include_usage": true}}, http.StatusOK, nil)
 	if kind := got.header.Get("Content-Type"); kind != "text/event-stream" {
 		t.Errorf("the type is %s", kind)
 	}
@@ -96,23 +100,27 @@ func TestStream(t *testing.T) {
 		t.Fatalf("%d turns; the stream said %.2000s", len(turns), got.body)
 	}
 	turn := turns[0]
-	if content != long || called[0] != "call-1-0a{}" || called[1] != "call-1-1write"+arguments || reason != "tool_calls" || list[len(list)-1] != "[DONE]" {
-		t.Errorf("the stream said %d bytes, called %.200v, ended with %s and %s", len(content), called, reason, list[len(list)-1])
+	if content != long || called[0] != "call-1-0a{}" || called[1] != "call-1-1write"+arguments ||
+		reason != "tool_calls" || list[len(list)-1] != "[DONE]" {
+		t.Errorf("the stream said %d bytes, called %.200v, ended with %s and %s", len(content), called,
+			reason, list[len(list)-1])
 	}
 	if total != turn.PromptTokens+turn.CompletionTokens || turn.TextOnly {
 		t.Errorf("it used %d tokens; the turn is %d and %d", total, turn.PromptTokens, turn.CompletionTokens)
 	}
 }
 
-// asks are requests for a stream, by the path of their dialect, with what of an answer says that it is complete.
+// asks are requests for a stream, by the path of their dialect, with what of an answer
+// says that it is complete.
 var asks = map[string]struct{ body, ends string }{
 	"chat/completions": {`{"messages":[{"role":"user","content":"a"}],"stream":true}`, `"finish_reason":"tool_calls"`},
 	"responses":        {`{"input":"a","stream":true}`, "response.completed"},
 	"messages":         {`{"max_tokens":99,"messages":[{"role":"user","content":"a"}],"stream":true}`, "message_delta"},
 }
 
-// TestNothingIsCompleteThatIsNotRecorded: in each dialect a client reads thoughts and words while the inference server sends them. It sees a call, and that the answer is complete, when the
-// turn is on the log.
+// TestNothingIsCompleteThatIsNotRecorded: in each dialect a client reads thoughts and words
+// while the inference server sends them. It sees a call, and that the answer is complete,
+// when the turn is on the log.
 func TestNothingIsCompleteThatIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	for path, c := range asks {
@@ -120,11 +128,12 @@ func TestNothingIsCompleteThatIsNotRecorded(t *testing.T) {
 			t.Parallel()
 			told := make(chan struct{})
 			b := newBackend(t, func(int, ask) said {
-				return said{thought: "I wonder.", content: "I look.", calls: [][2]string{{"look", `{"a":"bcd"}`}}, between: func(sent string) {
-					if strings.Contains(sent, "look") { // the name of the call
-						<-told
-					}
-				}}
+				return said{thought: "I wonder.", content: "I look.", calls: [][2]string{{"look", `{"a":"bcd"}`}},
+					between: func(sent string) {
+						if strings.Contains(sent, "look") { // the name of the call
+							<-told
+						}
+					}}
 			})
 			p := newPlane(t, b.url, nil)
 			m := p.start(nil)
@@ -146,7 +155,8 @@ func TestNothingIsCompleteThatIsNotRecorded(t *testing.T) {
 				for _, c := range event.Choices {
 					event.Delta = c.Delta
 				}
-				for _, text := range regexp.MustCompile(`(?:^|"(?:content|text|thinking|reasoning_content)":)"([^"]+)"`).FindAllSubmatch(event.Delta, -1) {
+				for _, text := range regexp.MustCompile(
+					`(?:^|"(?:content|text|thinking|reasoning_content)":)"([^"]+)"`).FindAllSubmatch(event.Delta, -1) {
 					said.Write(text[1])
 				}
 				if !released && said.String() == "I wonder.I look." {
@@ -170,14 +180,17 @@ func TestNothingIsCompleteThatIsNotRecorded(t *testing.T) {
 				t.Errorf("the log had %d turns when the first call was seen; all that was said is %s", recorded, seen)
 			}
 			turn := p.rollout(m).Turns[0]
-			if turn.Content != "I look." || turn.Reasoning.Text != "I wonder." || turn.ToolCalls[0].Arguments != `{"a":"bcd"}` || turn.TextOnly || len(b.seen()) != 1 {
+			if turn.Content != "I look." || turn.Reasoning.Text != "I wonder." ||
+				turn.ToolCalls[0].Arguments != `{"a":"bcd"}` || turn.TextOnly || len(b.seen()) != 1 {
 				t.Errorf("the turn is %+v", turn)
 			}
 		})
 	}
 }
 
-// TestStreamsThatBreakOff: an answer that breaks off, is aborted or is refused at its end ends with an error in the client's dialect, and is no turn. It is not asked for again, and the rollout goes on.
+// TestStreamsThatBreakOff: an answer that breaks off, is aborted or is refused at its end
+// ends with an error in the client's dialect, and is no turn. It is not asked for again,
+// and the rollout goes on.
 func TestStreamsThatBreakOff(t *testing.T) {
 	t.Parallel()
 	many := make([][2]string, 65)
@@ -185,7 +198,8 @@ func TestStreamsThatBreakOff(t *testing.T) {
 		many[i] = [2]string{"look", "{}"}
 	}
 	for name, s := range map[string]said{
-		"breaks off": {cut: true}, "aborted": {reason: "abort"}, "failed": {reason: "error"}, "too many calls": {calls: many},
+		"breaks off": {cut: true}, "aborted": {reason: "abort"}, "failed": {reason: "error"},
+		"too many calls": {calls: many},
 	} {
 		s.content = "Half of it."
 		for path, c := range asks {
@@ -201,7 +215,9 @@ func TestStreamsThatBreakOff(t *testing.T) {
 				m := p.start(nil)
 				got := p.post("/rollouts/"+m.ID+"/v1/"+path, c.body, http.StatusOK, nil)
 				list := eventsOf(t, string(got.body))
-				if last := list[len(list)-1]; !strings.Contains(last, `"error":{`) || strings.Contains(string(got.body), c.ends) || strings.Contains(string(got.body), `"look"`) || len(list) < 2 {
+				if last := list[len(list)-1]; !strings.Contains(last, `"error":{`) ||
+					strings.Contains(string(got.body), c.ends) ||
+					strings.Contains(string(got.body), `"look"`) || len(list) < 2 {
 					t.Errorf("the stream is %s", got.body)
 				}
 				if turns, asked := p.rollout(m).Turns, b.seen(); len(turns) != 0 || len(asked) != 1 {
@@ -216,7 +232,8 @@ func TestStreamsThatBreakOff(t *testing.T) {
 	}
 }
 
-// TestRolloutEndsWithinAStream: what is refused when it is to be recorded is an error at the end, and no turn.
+// TestRolloutEndsWithinAStream: what is refused when it is to be recorded is an error
+// at the end, and no turn.
 func TestRolloutEndsWithinAStream(t *testing.T) {
 	t.Parallel()
 	var p *plane
@@ -231,7 +248,8 @@ func TestRolloutEndsWithinAStream(t *testing.T) {
 	p = newPlane(t, b.url, nil)
 	m = p.start(nil)
 	got := p.post(m.chat(), asks["chat/completions"].body, http.StatusOK, nil)
-	if list := eventsOf(t, string(got.body)); !strings.Contains(list[len(list)-1], `"code":"rollout_over"`) || !strings.Contains(string(got.body), `"content":"W`) {
+	if list := eventsOf(t, string(got.body)); !strings.Contains(list[len(list)-1], `"code":"rollout_over"`) ||
+		!strings.Contains(string(got.body), `"content":"W`) {
 		t.Errorf("the stream is %s", got.body)
 	}
 	if turns := p.rollout(m).Turns; len(turns) != 0 {
@@ -239,12 +257,14 @@ func TestRolloutEndsWithinAStream(t *testing.T) {
 	}
 }
 
-// TestServersWithoutStreams: a client that wants a stream has one of a server that answers as a whole, or refuses streams. The latter is asked for one once, and its tokens are recorded.
+// TestServersWithoutStreams: a client that wants a stream has one of a server that answers as a
+// whole, or refuses streams. The latter is asked for one once, and its tokens are recorded.
 func TestServersWithoutStreams(t *testing.T) {
 	t.Parallel()
 	refuses := func(_ int, a ask) said {
 		if a.Stream {
-			return said{status: http.StatusBadRequest, raw: `{"object":"error","message":"return_token_ids is not supported with streaming on /v1/chat/completions"}`}
+			return said{status: http.StatusBadRequest,
+				raw: `{"object":"error","message":"return_token_ids is not supported with streaming on /v1/chat/completions"}`}
 		}
 		return said{content: "whole"}
 	}
@@ -254,7 +274,8 @@ func TestServersWithoutStreams(t *testing.T) {
 		m := p.start(map[string]any{"group": fmt.Sprint("g", i)})
 		got := p.post(m.chat(), asks["chat/completions"].body, http.StatusOK, nil)
 		turns := p.rollout(m).Turns
-		if !strings.Contains(string(got.body), "[DONE]") || len(turns) != 1 || turns[0].TextOnly || turns[0].Content != "whole" {
+		if !strings.Contains(string(got.body), "[DONE]") || len(turns) != 1 || turns[0].TextOnly ||
+			turns[0].Content != "whole" {
 			t.Errorf("the stream is %s, the turns are %+v", got.body, turns)
 		}
 	}
@@ -263,7 +284,8 @@ func TestServersWithoutStreams(t *testing.T) {
 	}
 }
 
-// TestClientLeaves: what nobody waits for is not asked for any more, and is no turn, whether or not some of it was told.
+// TestClientLeaves: what nobody waits for is not asked for any more, and is no turn, whether or
+// not some of it was told.
 func TestClientLeaves(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
@@ -298,7 +320,8 @@ func TestClientLeaves(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {
-				_, err := p.do(ctx, http.MethodPost, m.chat(), map[string]any{"messages": []message{user("a")}, "stream": stream})
+				_, err := p.do(ctx, http.MethodPost, m.chat(),
+					map[string]any{"messages": []message{user("a")}, "stream": stream})
 				done <- err
 			}()
 			<-asked
@@ -315,8 +338,9 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// TestClientThatDoesNotRead holds neither a slot nor a turn back: while the gateway has a piece for it that finds no place on its connection,
-// another call is answered. The client has all of the answer when it reads on, so it was not given up to make way.
+// TestClientThatDoesNotRead holds neither a slot nor a turn back: while the gateway has a piece for
+// it that finds no place on its connection, another call is answered. The client has all of the
+// answer when it reads on, so it was not given up to make way.
 func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	const buffer = 16 << 10 // of each end of the connection
@@ -370,7 +394,8 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	defer resp.Body.Close()
 	rest, err := io.ReadAll(resp.Body)
 	if err != nil || !strings.HasSuffix(string(rest), "data: [DONE]\n\n") {
-		t.Errorf("the client that reads on has %d bytes, %q at their end: %v", len(rest), rest[max(0, len(rest)-100):], err)
+		t.Errorf("the client that reads on has %d bytes, %q at their end: %v", len(rest),
+			rest[max(0, len(rest)-100):], err)
 	}
 	if turns := p.rollout(m).Turns; len(turns) != 2 || len(turns[0].Content) != len(huge) {
 		t.Errorf("%d turns, want 2, the first with %d bytes", len(turns), len(huge))

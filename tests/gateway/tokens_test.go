@@ -64,7 +64,8 @@ func (k *talker) body(conversation []message) map[string]any {
 	}
 	var tools []any
 	for _, name := range k.tools {
-		tools = append(tools, map[string]any{"type": "function", "function": map[string]any{"name": name, "parameters": map[string]any{"type": "object"}}})
+		tools = append(tools, map[string]any{"type": "function",
+			"function": map[string]any{"name": name, "parameters": map[string]any{"type": "object"}}})
 	}
 	if tools != nil {
 		body["tools"] = tools
@@ -163,7 +164,8 @@ func (k *talker) segments() []string {
 			return slices.Equal(a.Prompt, read[i].prompt) && slices.Equal(a.Sampled, turn.TokenIDs)
 		})
 		if at < 0 {
-			k.t.Errorf("turn %d is recorded behind %q, which the server was not asked with", i, k.s.Tokenizer.Decode(read[i].prompt))
+			k.t.Errorf("turn %d is recorded behind %q, which the server was not asked with", i,
+				k.s.Tokenizer.Decode(read[i].prompt))
 			continue
 		}
 		asked = slices.Delete(asked, at, at+1)
@@ -197,7 +199,8 @@ func (k *talker) segments() []string {
 	return got
 }
 
-// masked holds a rollout's turns to the rules that mask them, and its end and its batch to the turns.
+// masked holds a rollout's turns to the rules that mask them, and its end
+// and its batch to the turns.
 func (k *talker) masked(want ...string) {
 	k.t.Helper()
 	r := k.rollout(k.m)
@@ -223,7 +226,8 @@ func (k *talker) masked(want ...string) {
 		}
 	}
 	if len(left) == 0 || !maps.Equal(batch.LeftOut, left) || batch.Sampled != sampled {
-		k.t.Errorf("the batch leaves out %v, want %v, and has %d sampled tokens of %d", batch.LeftOut, left, batch.Sampled, sampled)
+		k.t.Errorf("the batch leaves out %v, want %v, and has %d sampled tokens of %d", batch.LeftOut,
+			left, batch.Sampled, sampled)
 	}
 	k.prove(0)
 }
@@ -241,7 +245,8 @@ func TestHarnessesByTokens(t *testing.T) {
 	rule := func(name, model, system, tree string, train bool) runfile.ConversationRule {
 		return runfile.ConversationRule{Name: name, Model: model, System: system, Tree: tree, Train: &train}
 	}
-	rules := []runfile.ConversationRule{rule("titles", "", "You name", "", false), rule("judges", "large", "", runfile.TreeBeside, true),
+	rules := []runfile.ConversationRule{rule("titles", "", "You name", "", false),
+		rule("judges", "large", "", runfile.TreeBeside, true),
 		rule("small", "small", "", "", false), rule("others", "", "", runfile.TreeBeside, false)}
 	for name, c := range map[string]struct {
 		template string
@@ -287,7 +292,8 @@ func TestHarnessesByTokens(t *testing.T) {
 		}, []string{" 0 1 2"}},
 		"space": {"", func(k *talker) {
 			talk := begin(k)
-			talk[0], talk[2] = system("You mend.\n"), with(talk[2], map[string]any{"content": " I look.\n", "reasoning_content": nil})
+			talk[0], talk[2] = system("You mend.\n"), with(talk[2],
+				map[string]any{"content": " I look.\n", "reasoning_content": nil})
 			k.ask("Done.", "", append(talk, result(talk, "seen"))...)
 		}, []string{" 0 1"}},
 		"a date in the system prompt": {"", func(k *talker) {
@@ -404,16 +410,19 @@ func TestHarnessesByTokens(t *testing.T) {
 			k.ask("Done.", "", append(talk, user("Go on."))...)
 		}, []string{" 0", "thoughts 1"}},
 		"a broken call": {"", func(k *talker) {
-			k.says = []string{"<think>\nHm.\n</think>\n\nI look." + k.s.Template.Calls[0] + `{"name":"read_file","arguments":"{\"path\": "}` + k.s.Template.Calls[1] + k.s.Template.Stop[0]}
+			k.says = []string{"<think>\nHm.\n</think>\n\nI look." + k.s.Template.Calls[0] +
+				`{"name":"read_file","arguments":"{\"path\": "}` + k.s.Template.Calls[1] + k.s.Template.Stop[0]}
 			talk := k.more(user("Mend it."))
-			if got := calls(talk[1]); len(got) != 1 || !strings.Contains(got[0][1], `{\"path\": `) && got[0][1] != `{"path": ` {
+			if got := calls(talk[1]); len(got) != 1 ||
+				!strings.Contains(got[0][1], `{\"path\": `) && got[0][1] != `{"path": ` {
 				k.t.Errorf("the harness has the call %q", got)
 			}
 			k.ask("Done.", "", append(talk, result(talk, "No such file."))...)
 		}, []string{" 0 1"}},
 		"an answer that nobody sampled": {"", func(k *talker) {
 			talk := begin(k)
-			talk = append(talk, result(talk, "seen"), message{"role": "assistant", "content": "I was told to say so."}, user("Go on."))
+			talk = append(talk, result(talk, "seen"), message{"role": "assistant", "content": "I was told to say so."},
+				user("Go on."))
 			for _, words := range []string{"More.", "All.", "Done."} {
 				talk = k.ask(words, "b", talk...)
 				talk = append(talk, result(talk, "seen"))
@@ -449,43 +458,54 @@ func TestBillingHeader(t *testing.T) {
 		k.think(fmt.Sprint("Answer ", i, "."), "")
 		messages = append(messages, user("Go on."))
 		header := fmt.Sprintf("x-anthropic-billing-header: cc_version=2.1.36; cch=%d;", i)
-		var system any = []any{map[string]any{"type": "text", "text": header}, map[string]any{"type": "text", "text": "You mend."}}
+		var system any = []any{map[string]any{"type": "text", "text": header},
+			map[string]any{"type": "text", "text": "You mend."}}
 		if i == 2 {
 			system = header + "\nYou mend."
 		}
 		var answer struct{ Content []any }
-		k.post("/rollouts/"+k.m.ID+"/v1/messages", map[string]any{"max_tokens": 100, "system": system, "messages": messages}, http.StatusOK, &answer)
+		k.post("/rollouts/"+k.m.ID+"/v1/messages", map[string]any{"max_tokens": 100, "system": system,
+			"messages": messages}, http.StatusOK, &answer)
 		messages = append(messages, map[string]any{"role": "assistant", "content": answer.Content})
 	}
-	if text := k.s.Tokenizer.Decode(k.s.Turns()[2].Prompt); strings.Contains(text, "billing") || strings.Count(text, "You mend.") != 1 {
+	if text := k.s.Tokenizer.Decode(k.s.Turns()[2].Prompt); strings.Contains(text, "billing") ||
+		strings.Count(text, "You mend.") != 1 {
 		t.Errorf("the model was asked with %q", text)
 	}
 	k.check(" 0 1 2")
 }
 
-// TestDialectsByTokens: what a client of each dialect is given and gives back is what was sampled, with its thoughts and its calls.
+// TestDialectsByTokens: what a client of each dialect is given and gives back is what was sampled,
+// with its thoughts and its calls.
 func TestDialectsByTokens(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		begin  map[string]any
 		behind func(answer map[string]json.RawMessage) []any // what follows the first message
 	}{
-		"messages": {map[string]any{"max_tokens": 500, "tools": []any{map[string]any{"name": "read_file", "input_schema": map[string]any{"type": "object"}}}},
+		"messages": {map[string]any{"max_tokens": 500,
+			"tools": []any{map[string]any{"name": "read_file", "input_schema": map[string]any{"type": "object"}}}},
 			func(answer map[string]json.RawMessage) []any {
 				var content []map[string]any
-				if err := json.Unmarshal(answer["content"], &content); err != nil || len(content) != 3 || content[0]["type"] != "thinking" || content[2]["type"] != "tool_use" {
+				if err := json.Unmarshal(answer["content"], &content); err != nil || len(content) != 3 ||
+					content[0]["type"] != "thinking" || content[2]["type"] != "tool_use" {
 					t.Fatalf("answered %s", answer["content"])
 				}
-				results := []any{map[string]any{"type": "tool_result", "tool_use_id": content[2]["id"], "content": "seen"}}
-				return []any{map[string]any{"role": "assistant", "content": content}, map[string]any{"role": "user", "content": results}}
+				results := []any{map[string]any{"type": "tool_result",
+					"tool_use_id": content[2]["id"], "content": "seen"}}
+				return []any{map[string]any{"role": "assistant", "content": content},
+					map[string]any{"role": "user", "content": results}}
 			}},
-		"responses": {map[string]any{"tools": []any{map[string]any{"type": "function", "name": "read_file", "parameters": map[string]any{"type": "object"}}}},
+		"responses": {map[string]any{"tools": []any{map[string]any{"type": "function", "name": "read_file",
+			"parameters": map[string]any{"type": "object"}}}},
 			func(answer map[string]json.RawMessage) []any {
 				var output []map[string]any
-				if err := json.Unmarshal(answer["output"], &output); err != nil || len(output) != 3 || output[0]["type"] != "reasoning" || output[2]["type"] != "function_call" {
+				if err := json.Unmarshal(answer["output"], &output); err != nil || len(output) != 3 ||
+					output[0]["type"] != "reasoning" || output[2]["type"] != "function_call" {
 					t.Fatalf("answered %s", answer["output"])
 				}
-				return []any{output[0], output[1], output[2], map[string]any{"type": "function_call_output", "call_id": output[2]["call_id"], "output": "seen"}}
+				return []any{output[0], output[1], output[2],
+					map[string]any{"type": "function_call_output", "call_id": output[2]["call_id"], "output": "seen"}}
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -579,7 +599,8 @@ func TestTwinsByTokens(t *testing.T) {
 	said := with(k.more(talk...)[3], map[string]any{"reasoning_content": nil})
 	go func() {
 		defer close(twin)
-		if got, err := k.do(t.Context(), http.MethodPost, k.m.chat(), k.body(talk)); err != nil || got.status != http.StatusOK {
+		if got, err := k.do(t.Context(), http.MethodPost, k.m.chat(), k.body(talk)); err != nil ||
+			got.status != http.StatusOK {
 			t.Errorf("answered %d %s, %v", got.status, got.body, err)
 		}
 	}()
@@ -594,7 +615,8 @@ func TestExpertsByTokens(t *testing.T) {
 	t.Parallel()
 	mixture := tokenstest.Mixture{Layers: 2, TopK: 1, Experts: 64, Width: 1}
 	k := newTalker(t, "Qwen3", func(c *runfile.RunConfig) {
-		c.TokenColumns = &runfile.TokenColumns{RoutedExperts: &runfile.RoutedExperts{Layers: mixture.Layers, TopK: mixture.TopK, Experts: mixture.Experts}, Required: true}
+		c.TokenColumns = &runfile.TokenColumns{RoutedExperts: &runfile.RoutedExperts{Layers: mixture.Layers,
+			TopK: mixture.TopK, Experts: mixture.Experts}, Required: true}
 	})
 	k.s.Mixture = &mixture
 	talk := k.ask("I look.", "a", user("Mend it."))
@@ -617,7 +639,8 @@ func TestExpertsByTokens(t *testing.T) {
 		}
 		for i := range len(s.Tokens) - 1 {
 			if got, ok := known[i]; !ok || got != mixture.Expert(s.Tokens, i, 0, 0) {
-				t.Fatalf("sample %d: token %d of %d has the expert %d (%t), want %d", n, i, len(s.Tokens), got, ok, mixture.Expert(s.Tokens, i, 0, 0))
+				t.Fatalf("sample %d: token %d of %d has the expert %d (%t), want %d", n, i, len(s.Tokens), got, ok,
+					mixture.Expert(s.Tokens, i, 0, 0))
 			}
 		}
 	}
@@ -631,15 +654,18 @@ func TestRoomForAHarness(t *testing.T) {
 	k.s.Context, k.most = 2000, 32000
 	k.ask("Done.", "", user("Mend it."))
 	turn := k.rollout(k.m).Turns[0]
-	if got := turn.Sampling.MaxTokens; turn.ContextLimit != 2000 || got != 2000-turn.PromptTokens-1 || fmt.Sprint(turn.Requested["max_tokens"]) != "32000" {
-		t.Errorf("the turn has %d of %d tokens behind %d, requested %v", got, turn.ContextLimit, turn.PromptTokens, turn.Requested)
+	if got := turn.Sampling.MaxTokens; turn.ContextLimit != 2000 || got != 2000-turn.PromptTokens-1 ||
+		fmt.Sprint(turn.Requested["max_tokens"]) != "32000" {
+		t.Errorf("the turn has %d of %d tokens behind %d, requested %v", got, turn.ContextLimit,
+			turn.PromptTokens, turn.Requested)
 	}
 	k.check(" 0")
 
 	b := newBackend(t, func(_ int, a ask) said {
 		if a.MaxTokens > 49 {
-			return said{status: http.StatusBadRequest, raw: fmt.Sprintf("This model's maximum context length is 100 tokens. However, you requested %d tokens (50 in the messages, %d in the completion).",
-				50+a.MaxTokens, a.MaxTokens)}
+			return said{status: http.StatusBadRequest,
+				raw: fmt.Sprintf("This model's maximum context length is 100 tokens. However, you requested %d tokens (50 in the messages, %d in the completion).",
+					50+a.MaxTokens, a.MaxTokens)}
 		}
 		return said{content: "Done."}
 	})
@@ -655,8 +681,10 @@ func TestRoomForAHarness(t *testing.T) {
 func TestTokensTakeText(t *testing.T) {
 	t.Parallel()
 	k := newTalker(t, "Qwen3", nil)
-	video := message{"role": "user", "content": []any{map[string]any{"type": "video_url", "video_url": map[string]any{"url": "data:,"}}}}
-	if got := k.post(k.m.chat(), map[string]any{"messages": []any{video}}, http.StatusBadRequest, nil); !strings.Contains(string(got.body), `messages[0]: content[0]: a part of type \"video_url\"`) {
+	video := message{"role": "user", "content": []any{map[string]any{"type": "video_url",
+		"video_url": map[string]any{"url": "data:,"}}}}
+	if got := k.post(k.m.chat(), map[string]any{"messages": []any{video}}, http.StatusBadRequest,
+		nil); !strings.Contains(string(got.body), `messages[0]: content[0]: a part of type \"video_url\"`) {
 		t.Errorf("answered %s", got.body)
 	}
 	k.ask("Yes.", "", message{"role": "user", "content": []any{map[string]any{"type": "text", "text": "Is it so?"}}})
@@ -675,9 +703,13 @@ func TestAgentByTokens(t *testing.T) {
 			return s.Template.Answer("It is mended.", "Done.", ""), ""
 		}
 		call, _ := json.Marshal(map[string]any{"name": "sh", "arguments": map[string]string{"command": commands[n]}})
-		return "<think>\nI must look.\n</think>\n\nI shall." + s.Template.Calls[0] + string(call) + s.Template.Calls[1] + s.Template.Stop[0], ""
+		return "<think>\nI must look.\n</think>\n\nI shall." + s.Template.Calls[0] + string(call) +
+			s.Template.Calls[1] + s.Template.Stop[0], ""
 	}
-	p, _ := newAgentPlane(t, "mend", nil, func(c *runfile.RunConfig) { c.Endpoint, c.EndpointAPI = s.URL+"/v1", runfile.APITokens })
+	p, _ := newAgentPlane(t, "mend", nil, func(c *runfile.RunConfig) {
+		c.Endpoint, c.EndpointAPI = s.URL+"/v1",
+			runfile.APITokens
+	})
 	p.agents()
 	batch := servicetest.WaitData[events.BatchReady](t, p.log, "r", events.BatchReadyType, "trainer")
 	if batch.Samples != 2 {
@@ -694,7 +726,8 @@ func TestAgentByTokens(t *testing.T) {
 			tokens = append(tokens, turn.PromptDelta...)
 			at := slices.Index(asked, fmt.Sprint(tokens, turn.TokenIDs))
 			if at < 0 || turn.NewSegment != (i == 0) || turn.Reasoning == nil {
-				t.Fatalf("%s: turn %d is recorded behind %q, new %t", id, i, s.Tokenizer.Decode(tokens), turn.NewSegment)
+				t.Fatalf("%s: turn %d is recorded behind %q, new %t", id, i,
+					s.Tokenizer.Decode(tokens), turn.NewSegment)
 			}
 			asked, tokens = slices.Delete(asked, at, at+1), append(tokens, turn.TokenIDs...)
 		}

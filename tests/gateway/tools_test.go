@@ -7,11 +7,13 @@ import (
 	"testing"
 )
 
-// TestToolsOfAgents: tools that are no functions, as Codex offers them, are called and answered in one sample. A web search, which nobody here could run, is withheld, and the answer and
-// the record say so.
+// TestToolsOfAgents: tools that are no functions, as Codex offers them, are called and
+// answered in one sample. A web search, which nobody here could run, is withheld, and the
+// answer and the record say so.
 func TestToolsOfAgents(t *testing.T) {
 	t.Parallel()
-	calls := map[string]string{"edit": `{"input": "*** Begin\n"}`, "mcp_a__look": `{"city": "Paris"}`, "local_shell": `{"command": ["ls", "-l"]}`, "tool_search": `{"query": "mail"}`}
+	calls := map[string]string{"edit": `{"input": "*** Begin\n"}`, "mcp_a__look": `{"city": "Paris"}`,
+		"local_shell": `{"command": ["ls", "-l"]}`, "tool_search": `{"query": "mail"}`}
 	var wanted string
 	b := newBackend(t, func(_ int, a ask) said {
 		if a.Messages[len(a.Messages)-1]["role"] == "tool" {
@@ -26,7 +28,8 @@ func TestToolsOfAgents(t *testing.T) {
 		"edit":        {"custom_tool_call", `{"type":"custom_tool_call_output","call_id":%q,"output":"ok"}`},
 		"mcp_a__look": {"function_call", `{"type":"function_call_output","call_id":%q,"output":"ok"}`},
 		"local_shell": {"local_shell_call", `{"type":"function_call_output","call_id":%q,"output":"ok"}`},
-		"tool_search": {"tool_search_call", `{"type":"tool_search_output","call_id":%q,"execution":"client","tools":[]}`},
+		"tool_search": {"tool_search_call",
+			`{"type":"tool_search_output","call_id":%q,"execution":"client","tools":[]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wanted = name
@@ -45,7 +48,8 @@ func TestToolsOfAgents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.post(path, `{"input":[{"role":"user","content":"q"},`+string(item)+`,`+fmt.Sprintf(kinds[1], call["call_id"])+`],`+offered+`}`, http.StatusOK, nil)
+			p.post(path, `{"input":[{"role":"user","content":"q"},`+string(item)+`,`+
+				fmt.Sprintf(kinds[1], call["call_id"])+`],`+offered+`}`, http.StatusOK, nil)
 			p.finish(m, 1)
 			if samples := p.trajectory(m).Samples(); len(samples) != 1 || len(samples[0].Turns) != 2 {
 				t.Errorf("%d samples: %+v", len(samples), samples)

@@ -25,19 +25,23 @@ import (
 	planes "github.com/rondo-rl/rondo/tests/plane"
 )
 
-// mended is a verifier that rewards a.txt with "two" in it, and half of that where the agent has left no file of its own.
+// mended is a verifier that rewards a.txt with "two" in it, and half of that where the agent has
+// left no file of its own.
 const mended = `grep -q two /app/a.txt && r=1 || r=0.25
 echo "{\"reward\": $r}" > /logs/verifier/reward.json
 `
 
-// newWorkPlane has a run with one task, "theirs", of which rollouts have a workspace, and no tool runner yet.
+// newWorkPlane has a run with one task, "theirs", of which rollouts have a
+// workspace, and no tool runner yet.
 func newWorkPlane(t *testing.T, change func(*runfile.RunConfig)) *plane {
 	t.Helper()
 	sandboxtest.Require(t)
 	p := &plane{t: t, log: natstest.Log(t)}
 	cfg := servicetest.Config("theirs")
-	cfg.External, cfg.Endpoint, cfg.GroupSize, cfg.Feeds = true, newBackend(t, counts).url, 1, []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}
-	cfg.Tasks[0].Snapshot = servicetest.Blob(t, p.log.Store(), sandboxtest.Pack(t, map[string]string{"a.txt": "one\n", "sub/b.bin": "\x00\xff\xfe"}))
+	cfg.External, cfg.Endpoint, cfg.GroupSize, cfg.Feeds = true, newBackend(t, counts).url, 1,
+		[]runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}
+	cfg.Tasks[0].Snapshot = servicetest.Blob(t, p.log.Store(),
+		sandboxtest.Pack(t, map[string]string{"a.txt": "one\n", "sub/b.bin": "\x00\xff\xfe"}))
 	cfg.Tasks[0].Tests = servicetest.Blob(t, p.log.Store(), sandboxtest.Pack(t, map[string]string{"test.sh": mended}))
 	if change != nil {
 		change(&cfg)
@@ -47,7 +51,8 @@ func newWorkPlane(t *testing.T, change func(*runfile.RunConfig)) *plane {
 	return p
 }
 
-// runner starts a tool runner in a folder, by which it is known, until stop is called or the test ends.
+// runner starts a tool runner in a folder, by which it is known, until stop is
+// called or the test ends.
 func (p *plane) runner(dir string) (stop func()) {
 	p.t.Helper()
 	env := servicetest.Env(p.t, p.log)
@@ -73,8 +78,10 @@ type ended struct {
 	} `json:"error"`
 }
 
-// calls asks for something on a rollout's workspace with a key, "" for none. Status 0 says that nobody answered.
-func (p *plane) calls(ctx context.Context, url string, m member, op, key string, body map[string]any) (status int, said ended) {
+// calls asks for something on a rollout's workspace with a key, "" for none. Status 0
+// says that nobody answered.
+func (p *plane) calls(ctx context.Context, url string, m member, op, key string,
+	body map[string]any) (status int, said ended) {
 	p.t.Helper()
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -114,14 +121,16 @@ func (p *plane) scored(m member) events.RolloutScored {
 	return servicetest.WaitData[events.RolloutScored](p.t, p.log, "r", events.RolloutScoredType, m.Rollout)
 }
 
-// TestWorkspaceOfAHarness: a harness works in its task's workspace, and the task's verifier decides the reward. What comes again is done once.
+// TestWorkspaceOfAHarness: a harness works in its task's workspace, and the task's verifier decides
+// the reward. What comes again is done once.
 func TestWorkspaceOfAHarness(t *testing.T) {
 	t.Parallel()
 	p := newWorkPlane(t, nil)
 	p.runner(t.TempDir())
 	m := p.start(nil)
 	p.say(m, user("Mend it."))
-	if got := p.sh(m, "cat a.txt; pwd; echo no >&2; exit 3"); got.Stdout != "one\n/app\n" || got.Stderr != "no\n" || got.ExitCode != 3 {
+	if got := p.sh(m, "cat a.txt; pwd; echo no >&2; exit 3"); got.Stdout != "one\n/app\n" ||
+		got.Stderr != "no\n" || got.ExitCode != 3 {
 		t.Errorf("the command said %+v", got)
 	}
 	for i, c := range []struct {
@@ -131,12 +140,16 @@ func TestWorkspaceOfAHarness(t *testing.T) {
 		said   ended
 	}{
 		{"write", map[string]any{"path": "new/c.txt", "content": "0123456789"}, 200, ended{Size: 10}},
-		{"read", map[string]any{"path": "/app/new/c.txt", "offset": 3, "limit": 4}, 200, ended{Content: "3456", Size: 10}},
+		{"read", map[string]any{"path": "/app/new/c.txt", "offset": 3, "limit": 4}, 200,
+			ended{Content: "3456", Size: 10}},
 		{"read", map[string]any{"path": "new/c.txt", "offset": 100}, 200, ended{Size: 10}},
-		{"read", map[string]any{"path": "sub/b.bin"}, 200, ended{Base64: base64.StdEncoding.EncodeToString([]byte("\x00\xff\xfe")), Size: 3}},
+		{"read", map[string]any{"path": "sub/b.bin"}, 200,
+			ended{Base64: base64.StdEncoding.EncodeToString([]byte("\x00\xff\xfe")), Size: 3}},
 		{"write", map[string]any{"path": "d.bin", "base64": "AP8=", "mode": 0o755}, 200, ended{Size: 2}},
-		{"exec", map[string]any{"command": []string{"cat"}, "stdin": "in", "dir": "sub", "env": map[string]string{}}, 200, ended{Stdout: "in"}},
-		{"exec", map[string]any{"command": []string{"sh", "-c", "echo $A; pwd"}, "env": map[string]string{"A": "b"}, "dir": "sub"}, 200, ended{Stdout: "b\n/app/sub\n"}},
+		{"exec", map[string]any{"command": []string{"cat"}, "stdin": "in", "dir": "sub", "env": map[string]string{}},
+			200, ended{Stdout: "in"}},
+		{"exec", map[string]any{"command": []string{"sh", "-c", "echo $A; pwd"}, "env": map[string]string{"A": "b"},
+			"dir": "sub"}, 200, ended{Stdout: "b\n/app/sub\n"}},
 		{"exec", map[string]any{"command": []string{"no-such-program"}}, 200, ended{ExitCode: 127}},
 		{"read", map[string]any{"path": "nothing"}, 422, ended{}},
 		{"exec", map[string]any{"command": []string{}}, 400, ended{}},
@@ -158,11 +171,14 @@ func TestWorkspaceOfAHarness(t *testing.T) {
 	}
 	add := map[string]any{"command": []string{"sh", "-c", "echo two >> a.txt; wc -l < a.txt"}}
 	for range 3 {
-		if status, said := p.calls(t.Context(), p.url, m, "exec", "once", add); status != 200 || strings.TrimSpace(said.Stdout) != "2" {
+		if status, said := p.calls(t.Context(), p.url, m, "exec", "once", add); status != 200 ||
+			strings.TrimSpace(said.Stdout) != "2" {
 			t.Errorf("the repeated call answered %d: %+v", status, said)
 		}
 	}
-	if status, said := p.calls(t.Context(), p.url, m, "exec", "once", map[string]any{"command": []string{"true"}}); status != http.StatusConflict || said.Error.Code != "key_used" {
+	if status, said := p.calls(t.Context(), p.url, m, "exec",
+		"once", map[string]any{"command": []string{"true"}}); status != http.StatusConflict ||
+		said.Error.Code != "key_used" {
 		t.Errorf("another call with a key that is used answered %d: %+v", status, said)
 	}
 	p.post("/rollouts/"+m.ID+"/finish", map[string]any{"verify": true, "reward": 1}, http.StatusBadRequest, nil)
@@ -179,13 +195,16 @@ func TestWorkspaceOfAHarness(t *testing.T) {
 		Calls      int
 	}
 	got, err := p.do(t.Context(), http.MethodGet, "/rollouts/"+m.ID, nil)
-	if err != nil || json.Unmarshal(got.body, &told) != nil || told.State != "scored" || told.Reward != 1 || told.Components["reward"] != 1 || told.Calls != 11 {
+	if err != nil || json.Unmarshal(got.body, &told) != nil || told.State != "scored" || told.Reward != 1 ||
+		told.Components["reward"] != 1 || told.Calls != 11 {
 		t.Errorf("it is told as %s (%v)", got.body, err)
 	}
-	if status, said := p.calls(t.Context(), p.url, m, "exec", "late", add); status != http.StatusConflict || said.Error.Code != "rollout_over" {
+	if status, said := p.calls(t.Context(), p.url, m, "exec", "late", add); status != http.StatusConflict ||
+		said.Error.Code != "rollout_over" {
 		t.Errorf("a call behind the end answered %d: %+v", status, said)
 	}
-	if status, said := p.calls(t.Context(), p.url, m, "exec", "once", add); status != 200 || strings.TrimSpace(said.Stdout) != "2" {
+	if status, said := p.calls(t.Context(), p.url, m, "exec", "once", add); status != 200 ||
+		strings.TrimSpace(said.Stdout) != "2" {
 		t.Errorf("the answer is forgotten: %d: %+v", status, said)
 	}
 	servicetest.WaitData[events.BatchReady](t, p.log, "r", events.BatchReadyType, "trainer")
@@ -199,7 +218,8 @@ func TestWorkspaceOfAHarness(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := scorer.Compare(t.Context(), p.log.Store(), scorer.Options{}, cfg, cfg.Tasks[0], &r); err != nil || len(changed) > 0 {
+		if changed, err := scorer.Compare(t.Context(), p.log.Store(), scorer.Options{}, cfg, cfg.Tasks[0],
+			&r); err != nil || len(changed) > 0 {
 			t.Errorf("verified again: %+v, %v", changed, err)
 		}
 	}
@@ -208,16 +228,21 @@ func TestWorkspaceOfAHarness(t *testing.T) {
 	}
 }
 
-// TestHostileWorkspace: what an agent does in its workspace stays there, its output is bounded, and it has nothing of the verifier's.
+// TestHostileWorkspace: what an agent does in its workspace stays there, its output is bounded, and
+// it has nothing of the verifier's.
 func TestHostileWorkspace(t *testing.T) {
 	t.Parallel()
 	const secret = "AKIAQ3EGRIVLUXM7T2PZ"
-	p := newWorkPlane(t, func(cfg *runfile.RunConfig) { cfg.Features = append(cfg.Features, runfile.FeatureRedactSecrets) })
+	p := newWorkPlane(t, func(cfg *runfile.RunConfig) {
+		cfg.Features = append(cfg.Features,
+			runfile.FeatureRedactSecrets)
+	})
 	p.runner(t.TempDir())
 	m := p.start(nil)
 	p.say(m, user("Mend it."))
 	p.sh(m, "ln -s /etc/shadow link; ln -s / root; mkfifo pipe; mkdir -p /tests /logs/verifier; echo 'echo 1 > /logs/verifier/reward.txt' > /tests/test.sh; echo '{\"reward\": 1}' > /logs/verifier/reward.json; true")
-	for _, path := range []string{"../../../../etc/shadow", "link", "root/proc/1/environ", "/dev/zero", "/dev/sda", "pipe", "sub", "a\x00b", "/proc/self/mem", strings.Repeat("x/", 2000) + "y"} {
+	for _, path := range []string{"../../../../etc/shadow", "link", "root/proc/1/environ", "/dev/zero", "/dev/sda",
+		"pipe", "sub", "a\x00b", "/proc/self/mem", strings.Repeat("x/", 2000) + "y"} {
 		status, said := p.calls(t.Context(), p.url, m, "read", "", map[string]any{"path": path})
 		if status == http.StatusOK && said.Size > 0 && !strings.HasPrefix(path, "root/proc") {
 			t.Errorf("read %.40q answered %+v", path, said)
@@ -226,24 +251,31 @@ func TestHostileWorkspace(t *testing.T) {
 			t.Errorf("read %.40q answered %d: %+v", path, status, said)
 		}
 	}
-	for _, path := range []string{"/dev/full", "/proc/sys/kernel/core_pattern", "/sys/x", "/usr/bin/sh", "/etc/passwd"} {
-		if status, said := p.calls(t.Context(), p.url, m, "write", "", map[string]any{"path": path, "content": "x"}); status != http.StatusUnprocessableEntity {
+	for _, path := range []string{"/dev/full", "/proc/sys/kernel/core_pattern", "/sys/x",
+		"/usr/bin/sh", "/etc/passwd"} {
+		if status, said := p.calls(t.Context(), p.url, m, "write",
+			"", map[string]any{"path": path, "content": "x"}); status != http.StatusUnprocessableEntity {
 			t.Errorf("write %s answered %d: %+v", path, status, said)
 		}
 	}
 	if flood := p.sh(m, "yes | head -c 2000000"); len(flood.Stdout) > 70<<10 || flood.Dropped < 1_900_000 {
 		t.Errorf("the flood is %d bytes, %d dropped", len(flood.Stdout), flood.Dropped)
 	}
-	if status, said := p.calls(t.Context(), p.url, m, "exec", "", map[string]any{"command": []string{"sleep", "1000"}, "timeout_s": 0.2}); status != 200 || !said.TimedOut {
+	if status, said := p.calls(t.Context(), p.url, m, "exec",
+		"", map[string]any{"command": []string{"sleep", "1000"}, "timeout_s": 0.2}); status != 200 || !said.TimedOut {
 		t.Errorf("an endless command answered %d: %+v", status, said)
 	}
-	if status, _ := p.calls(t.Context(), p.url, m, "write", "", map[string]any{"path": "big", "content": strings.Repeat("x", events.MaxWorkspaceContent+1)}); status != http.StatusRequestEntityTooLarge {
+	if status, _ := p.calls(t.Context(), p.url, m, "write",
+		"", map[string]any{"path": "big", "content": strings.Repeat("x", events.MaxWorkspaceContent+
+			1)}); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a large file answered %d", status)
 	}
-	if got := p.sh(m, "echo AKIAQ3EG''RIVLUXM7T2PZ; echo AKIAQ3EG''RIVLUXM7T2PZ > key"); strings.Contains(got.Stdout, secret) {
+	if got := p.sh(m, "echo AKIAQ3EG''RIVLUXM7T2PZ; echo AKIAQ3EG''RIVLUXM7T2PZ > key"); strings.Contains(got.Stdout,
+		secret) {
 		t.Errorf("the secret is told: %+v", got)
 	}
-	if _, got := p.calls(t.Context(), p.url, m, "read", "", map[string]any{"path": "key"}); strings.Contains(got.Content, secret) || got.Size == 0 {
+	if _, got := p.calls(t.Context(), p.url, m, "read",
+		"", map[string]any{"path": "key"}); strings.Contains(got.Content, secret) || got.Size == 0 {
 		t.Errorf("the secret is told: %+v", got)
 	}
 	if got := p.sh(m, "grep -rls 'grep -q two' /tests /logs /app /root /tmp /var; true"); got.Stdout != "" {
@@ -261,7 +293,8 @@ func TestHostileWorkspace(t *testing.T) {
 	planes.Prove(t, p.log, "r")
 }
 
-// TestUnchangedWorkspace: a harness that changed nothing is scored as the task's snapshot is, and only by the verifier.
+// TestUnchangedWorkspace: a harness that changed nothing is scored as the task's snapshot is,
+// and only by the verifier.
 func TestUnchangedWorkspace(t *testing.T) {
 	t.Parallel()
 	p := newWorkPlane(t, nil)
@@ -275,7 +308,8 @@ func TestUnchangedWorkspace(t *testing.T) {
 	p.prove(0)
 }
 
-// TestCallsOutliveProcesses: a call that was taken in is answered once, whoever dies, and asks again.
+// TestCallsOutliveProcesses: a call that was taken in is answered once,
+// whoever dies, and asks again.
 func TestCallsOutliveProcesses(t *testing.T) {
 	t.Parallel()
 	p := newWorkPlane(t, nil)
@@ -314,7 +348,8 @@ func TestCallsOutliveProcesses(t *testing.T) {
 	p.prove(0)
 }
 
-// TestTwoClients: calls of two clients at two gateways, and turns between them, come one after the other, each once.
+// TestTwoClients: calls of two clients at two gateways, and turns between them, come one
+// after the other, each once.
 func TestTwoClients(t *testing.T) {
 	t.Parallel()
 	p := newWorkPlane(t, nil)
@@ -326,7 +361,8 @@ func TestTwoClients(t *testing.T) {
 	for i := range n {
 		clients.Go(func() {
 			line := fmt.Sprintf("echo %d >> lines", i)
-			if status, said := p.calls(t.Context(), urls[i%2], m, "exec", fmt.Sprint("k", i), map[string]any{"command": []string{"sh", "-c", line}}); status != 200 {
+			if status, said := p.calls(t.Context(), urls[i%2], m, "exec", fmt.Sprint("k", i),
+				map[string]any{"command": []string{"sh", "-c", line}}); status != 200 {
 				t.Errorf("call %d answered %d: %+v", i, status, said)
 			}
 		})
@@ -367,15 +403,19 @@ func TestNoWorkspace(t *testing.T) {
 	t.Parallel()
 	p := newPlane(t, newBackend(t, counts).url, nil)
 	m := p.start(nil)
-	if status, said := p.calls(t.Context(), p.url, m, "exec", "", map[string]any{"command": []string{"true"}}); status != http.StatusConflict || said.Error.Code != "no_workspace" {
+	if status, said := p.calls(t.Context(), p.url, m, "exec",
+		"", map[string]any{"command": []string{"true"}}); status != http.StatusConflict ||
+		said.Error.Code != "no_workspace" {
 		t.Errorf("it answered %d: %+v", status, said)
 	}
-	if status, _ := p.calls(t.Context(), p.url, member{ID: "r.xnobody-0"}, "exec", "", map[string]any{"command": []string{"true"}}); status != http.StatusNotFound {
+	if status, _ := p.calls(t.Context(), p.url, member{ID: "r.xnobody-0"}, "exec",
+		"", map[string]any{"command": []string{"true"}}); status != http.StatusNotFound {
 		t.Errorf("a rollout that is not there answered %d", status)
 	}
 }
 
-// TestForgedEnds: who submits facts himself cannot put another workspace before the verifier, nor another verdict in its place.
+// TestForgedEnds: who submits facts himself cannot put another workspace before the verifier, nor
+// another verdict in its place.
 func TestForgedEnds(t *testing.T) {
 	t.Parallel()
 	p := newWorkPlane(t, nil)
@@ -387,7 +427,8 @@ func TestForgedEnds(t *testing.T) {
 	ended := servicetest.Finished(t, p.log.Store(), "r", m.Rollout, p.recorded(m))
 	ended.Verify, ended.Workspace = true, &other
 	submit := func(typ events.Type, data any) error {
-		_, err := p.log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "r", Type: typ, Entity: m.Rollout, Data: data, ID: rand.Text(), Source: "gateway/everybody"})
+		_, err := p.log.Submitter.Submit(t.Context(), eventlog.Submission{Run: "r", Type: typ, Entity: m.Rollout,
+			Data: data, ID: rand.Text(), Source: "gateway/everybody"})
 		return err
 	}
 	if err := submit(events.RolloutFinishedType, ended); err == nil || !strings.Contains(err.Error(), "workspace") {
@@ -399,7 +440,8 @@ func TestForgedEnds(t *testing.T) {
 	}
 	p.post("/rollouts/"+m.ID+"/finish", map[string]any{"verify": true}, http.StatusOK, nil)
 	finished := p.rollout(m).Finished
-	if err := submit(events.RolloutScoredType, events.RolloutScored{Reward: 1, Trajectory: finished.Trajectory}); err == nil {
+	if err := submit(events.RolloutScoredType, events.RolloutScored{Reward: 1,
+		Trajectory: finished.Trajectory}); err == nil {
 		t.Error("a harness has scored what its verifier scores")
 	}
 	if got := p.scored(m); got.Reward != 0.25 {

@@ -44,7 +44,8 @@ func moduleDir(t testing.TB) string {
 	return strings.TrimSpace(string(out))
 }
 
-// TestRulesAreThose compares the files of gitleaks that are kept in redact/rules with those of its module.
+// TestRulesAreThose compares the files of gitleaks that are kept in redact/rules
+// with those of its module.
 func TestRulesAreThose(t *testing.T) {
 	for from, to := range map[string]string{"config/gitleaks.toml": "gitleaks.toml", "LICENSE": "LICENSE"} {
 		want, err := os.ReadFile(filepath.Join(moduleDir(t), from))
@@ -55,8 +56,8 @@ func TestRulesAreThose(t *testing.T) {
 	}
 }
 
-// TestFindings compares the findings in the texts that gitleaks tests its own rules with, and in texts made from the expressions of its
-// rules, and records them for the tests of redact/rules.
+// TestFindings compares the findings in the texts that gitleaks tests its own rules with, and in
+// texts made from the expressions of its rules, and records them for the tests of redact/rules.
 func TestFindings(t *testing.T) {
 	d := detector(t)
 	var recorded []record
@@ -91,7 +92,8 @@ type record struct {
 	Found [][2]string
 }
 
-// TestFindingsInRandomTexts joins parts of those texts, with line breaks and assignments between them.
+// TestFindingsInRandomTexts joins parts of those texts, with line breaks and
+// assignments between them.
 func TestFindingsInRandomTexts(t *testing.T) {
 	d := detector(t)
 	parts := append(literals(t), generated(t, d)...)
@@ -182,7 +184,8 @@ func sorted(found [][2]string) [][2]string {
 	return found
 }
 
-// edges are texts at the edges of allowlists: the ends of lines, and flags of one expression that reach the next.
+// edges are texts at the edges of allowlists: the ends of lines, and flags of one
+// expression that reach the next.
 var edges = []string{
 	"token=Q7rT2mV9kL4pW8sX3bN6 --mount=type=secret,\nnext",
 	"token=Q7rT2mV9kL4pW8sX3bN6 --mount=type=secret\n,next",
@@ -202,7 +205,8 @@ var edges = []string{
 	"curl -H \"X-Api-Key: {{ Some.Word }}\" https://a.b",
 }
 
-// literals are the strings in the source of gitleaks's rules and tests, among them the rules' true and false positives.
+// literals are the strings in the source of gitleaks's rules and tests, among them the rules'
+// true and false positives.
 func literals(t testing.TB) (all []string) {
 	t.Helper()
 	var files []string
@@ -239,7 +243,8 @@ func literals(t testing.TB) (all []string) {
 	return all
 }
 
-// generated are texts that the expressions of the rules match, alone and in the surroundings that gitleaks gives to secrets.
+// generated are texts that the expressions of the rules match, alone and in the surroundings that
+// gitleaks gives to secrets.
 func generated(t testing.TB, d *detect.Detector) (all []string) {
 	t.Helper()
 	for _, id := range d.Config.OrderedRules {

@@ -12,8 +12,9 @@ import (
 	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
-// TestOnArm64 verifies and replays the recordings, which were made on amd64, by a program for arm64, and computes advantages of all kinds there: every
-// decision has to come out with the same bits.
+// TestOnArm64 verifies and replays the recordings, which were made on amd64, by a
+// program for arm64, and computes advantages of all kinds there: every decision has to
+// come out with the same bits.
 func TestOnArm64(t *testing.T) {
 	nightly.Only(t) // it compiles all that the tests import for another processor
 	const emulator = "qemu-aarch64-static"
@@ -33,7 +34,8 @@ func TestOnArm64(t *testing.T) {
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build %s for arm64: %v\n%s", folder, err, out)
 		}
-		run := exec.CommandContext(t.Context(), emulator, program, "-test.run=^("+strings.Join(tests, "|")+")$", "-test.v")
+		run := exec.CommandContext(t.Context(), emulator, program,
+			"-test.run=^("+strings.Join(tests, "|")+")$", "-test.v")
 		run.Dir = folder
 		out, err := run.CombinedOutput()
 		if err != nil {

@@ -1,7 +1,8 @@
-// Package golden holds a recorded run to what is promised of every run from 0.1.0 on: it can be restored, audited, verified and replayed by each later
-// version.
+// Package golden holds a recorded run to what is promised of every run from 0.1.0 on: it can be
+// restored, audited, verified and replayed by each later version.
 //
-// A recording is made by a demo of its version, and after a release never again: go test ./tests/golden -rewrite NAME.
+// A recording is made by a demo of its version, and after a release never again: go test
+// ./tests/golden -rewrite NAME.
 package golden
 
 import (
@@ -94,7 +95,8 @@ func (r *recording) audit(run string) audit.Report {
 // verify makes decisions of services again.
 func (r *recording) verify(services ...string) (checked map[string]int, differences []pipeline.Difference) {
 	r.Helper()
-	v := &pipeline.Verification{Log: r.log.Reader, Run: r.run, Deciders: r.deciders(r.run, services...), Report: func(d pipeline.Difference) { differences = append(differences, d) }}
+	v := &pipeline.Verification{Log: r.log.Reader, Run: r.run, Deciders: r.deciders(r.run, services...),
+		Report: func(d pipeline.Difference) { differences = append(differences, d) }}
 	checked, err := v.Verify(r.Context())
 	if err != nil {
 		r.Fatal(err)
@@ -156,7 +158,8 @@ func TestRecorded(t *testing.T) {
 		t.Errorf("the audit: %+v", report)
 	}
 	checked, differences := r.verify(topology.QuerySampler, topology.AdvantageCalculator, topology.TrainerFeeder)
-	if len(differences) > 0 || checked[topology.QuerySampler] == 0 || checked[topology.AdvantageCalculator] == 0 || checked[topology.TrainerFeeder+"/trainer"] == 0 {
+	if len(differences) > 0 || checked[topology.QuerySampler] == 0 || checked[topology.AdvantageCalculator] == 0 ||
+		checked[topology.TrainerFeeder+"/trainer"] == 0 {
 		t.Errorf("checked %v: %+v", checked, differences)
 	}
 	if d := r.replay(); d.Both == 0 || d.Changed > 0 || d.OnlyA+d.OnlyB > 0 {

@@ -20,13 +20,15 @@ func TestRewrite(t *testing.T) {
 	}
 	rondo, dir, small := filepath.Join(t.TempDir(), "rondo"), t.TempDir(), t.TempDir()
 	for _, task := range []string{"shell-slugify", "shell-pack"} { // without a toolchain, and of a few bytes
-		if err := os.CopyFS(filepath.Join(small, task), os.DirFS(filepath.Join("..", "..", "demo", "packs", "sample", task))); err != nil {
+		if err := os.CopyFS(filepath.Join(small, task),
+			os.DirFS(filepath.Join("..", "..", "demo", "packs", "sample", task))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, args := range [][]string{
 		{"go", "build", "-o", rondo, "github.com/rondo-rl/rondo/cmd/rondo"},
-		{rondo, "demo", "--steps", "3", "--groups-per-batch", "2", "--group-size", "4", "--seed", "3", "--tasks", small, "--quiet", "--dir", dir},
+		{rondo, "demo", "--steps", "3", "--groups-per-batch", "2", "--group-size", "4", "--seed", "3", "--tasks", small,
+			"--quiet", "--dir", dir},
 		{rondo, "archive", "seal", "demo-3", "--dir", dir},
 	} {
 		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {

@@ -179,7 +179,8 @@ func try(t *testing.T, values string) ([]object, error) {
 			t.Fatal(err)
 		}
 	}
-	command := exec.Command(tool[0], "-release", release, "-namespace", "plane", "-crds", tool[1], "-values", file, folder)
+	command := exec.Command(tool[0], "-release", release, "-namespace", "plane", "-crds", tool[1],
+		"-values", file, folder)
 	var remarks bytes.Buffer
 	command.Stderr = &remarks
 	out, err := command.Output()
@@ -244,7 +245,8 @@ func chartValues(t *testing.T) map[string]any {
 	return values
 }
 
-// TestChartIsSound: lint has nothing to warn of, every object has the fields of its kind alone, and names are given once.
+// TestChartIsSound: lint has nothing to warn of, every object has the fields of its kind alone,
+// and names are given once.
 func TestChartIsSound(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) < 3 {
@@ -265,17 +267,19 @@ func TestChartIsSound(t *testing.T) {
 	}
 }
 
-// TestCheckerRefuses: the test above fails where an object has what its kind does not have, and a chart without its values says which.
+// TestCheckerRefuses: the test above fails where an object has what its kind does not have, and a
+// chart without its values says which.
 func TestCheckerRefuses(t *testing.T) {
 	bucket := "store: {bucket: rondo}\n"
 	for values, want := range map[string]string{
-		"services: {}\n":                                                                                "name the bucket",
-		bucket + "nats: {enabled: false}\n":                                                             "log.url",
-		bucket + "autoscaling: {enabled: true}\n":                                                       "name a Prometheus, or runs",
-		bucket + "autoscaling: {enabled: true, runs: [first]}\n":                                        "autoscaling.account",
-		bucket + "defaults: {resources: {limit: {memory: 1Gi}}}\n":                                      `unknown field "spec.template.spec.containers[0].resources.limit"`,
-		bucket + "defaults: {resources: {limits: {memory: one}}}\n":                                     "quantities must match",
-		bucket + "autoscaling: {enabled: true, prometheus: 'http://p', pollingInterval: {every: 15}}\n": "spec.pollingInterval",
+		"services: {}\n":                                            "name the bucket",
+		bucket + "nats: {enabled: false}\n":                         "log.url",
+		bucket + "autoscaling: {enabled: true}\n":                   "name a Prometheus, or runs",
+		bucket + "autoscaling: {enabled: true, runs: [first]}\n":    "autoscaling.account",
+		bucket + "defaults: {resources: {limit: {memory: 1Gi}}}\n":  `unknown field "spec.template.spec.containers[0].resources.limit"`,
+		bucket + "defaults: {resources: {limits: {memory: one}}}\n": "quantities must match",
+		bucket + "autoscaling: {enabled: true, prometheus: 'http://p', " +
+			"pollingInterval: {every: 15}}\n": "spec.pollingInterval",
 	} {
 		if _, err := try(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %.600v, want %q", values, err, want)

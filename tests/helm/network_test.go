@@ -36,10 +36,14 @@ type peer struct {
 	IPBlock                        *struct{ CIDR string }
 }
 
-// reaches says whether one of the rules lets a pod of this namespace with these labels through at a port.
+// reaches says whether one of the rules lets a pod of this namespace with these
+// labels through at a port.
 func reaches(rules []rule, labels map[string]string, port any) bool {
 	return slices.ContainsFunc(rules, func(r rule) bool {
-		return slices.ContainsFunc(r.Ports, func(p struct{ Port any }) bool { return fmt.Sprint(p.Port) == fmt.Sprint(port) }) &&
+		return slices.ContainsFunc(r.Ports, func(p struct{ Port any }) bool {
+			return fmt.Sprint(
+				p.Port) == fmt.Sprint(port)
+		}) &&
 			slices.ContainsFunc(slices.Concat(r.From, r.To), func(p peer) bool {
 				return p.NamespaceSelector == nil && p.PodSelector != nil && p.PodSelector.selects(labels)
 			})
@@ -57,16 +61,20 @@ func rulesOf(policies []object, labels map[string]string) (ingress, egress []rul
 }
 
 // natsPods are the labels that NATS's own chart gives its servers.
-var natsPods = map[string]string{"app.kubernetes.io/name": "nats", "app.kubernetes.io/instance": release, "app.kubernetes.io/component": "nats"}
+var natsPods = map[string]string{"app.kubernetes.io/name": "nats", "app.kubernetes.io/instance": release,
+	"app.kubernetes.io/component": "nats"}
 
-// TestEverythingElseIsDenied: no pod is left to the default, which is to allow; no rule stands for everybody or for every port.
+// TestEverythingElseIsDenied: no pod is left to the default, which is to allow; no rule stands for
+// everybody or for every port.
 func TestEverythingElseIsDenied(t *testing.T) {
 	for _, values := range []string{"plain", "everything", "external"} {
 		objects := render(t, values)
 		policies := of(objects, "NetworkPolicy")
 		denied := func(labels map[string]string) bool {
 			return slices.ContainsFunc(policies, func(p object) bool {
-				return len(p.Spec.Ingress)+len(p.Spec.Egress) == 0 && slices.Equal(p.Spec.PolicyTypes, []string{"Ingress", "Egress"}) && p.Spec.PodSelector.selects(labels)
+				return len(p.Spec.Ingress)+len(p.Spec.Egress) == 0 &&
+					slices.Equal(p.Spec.PolicyTypes, []string{"Ingress", "Egress"}) &&
+					p.Spec.PodSelector.selects(labels)
 			})
 		}
 		for name, d := range deployments(objects) {
@@ -78,7 +86,8 @@ func TestEverythingElseIsDenied(t *testing.T) {
 			t.Errorf("%s: nothing is denied to the NATS servers", values)
 		}
 		for _, p := range policies {
-			if len(p.Spec.PodSelector.MatchLabels) == 0 || p.Spec.PodSelector.MatchLabels["app.kubernetes.io/instance"] != release {
+			if len(p.Spec.PodSelector.MatchLabels) == 0 ||
+				p.Spec.PodSelector.MatchLabels["app.kubernetes.io/instance"] != release {
 				t.Errorf("%s: %s is about pods of others: %+v", values, p.Metadata.Name, p.Spec.PodSelector)
 			}
 			for _, r := range slices.Concat(p.Spec.Ingress, p.Spec.Egress) {
@@ -90,7 +99,8 @@ func TestEverythingElseIsDenied(t *testing.T) {
 	}
 }
 
-// TestWhoReachesWhat: every service reaches the log; those that ask inference servers reach these, and nobody else; ports are open to who needs them.
+// TestWhoReachesWhat: every service reaches the log; those that ask inference servers reach these,
+// and nobody else; ports are open to who needs them.
 func TestWhoReachesWhat(t *testing.T) {
 	objects := render(t, "everything")
 	policies, all := of(objects, "NetworkPolicy"), deployments(objects)
@@ -98,7 +108,8 @@ func TestWhoReachesWhat(t *testing.T) {
 	if !reaches(natsIn, natsPods, 6222) || !reaches(natsOut, natsPods, 6222) {
 		t.Error("NATS servers do not reach each other")
 	}
-	asking := []string{"admin", "generator", "toolrunner-pool-shell", "toolrunner-big-vm", "scorer", "teacher", "gateway"}
+	asking := []string{"admin", "generator", "toolrunner-pool-shell", "toolrunner-big-vm",
+		"scorer", "teacher", "gateway"}
 	for name, d := range all {
 		labels := d.Spec.Template.Metadata.Labels
 		in, out := rulesOf(policies, labels)
@@ -112,13 +123,17 @@ func TestWhoReachesWhat(t *testing.T) {
 		}
 		policy := all["policy"].Spec.Template.Metadata.Labels
 		policyIn, _ := rulesOf(policies, policy)
-		if builtin := reaches(out, policy, 8700); builtin != slices.Contains(asking[1:], name) || builtin && !reaches(policyIn, labels, "http") {
+		if builtin := reaches(out, policy, 8700); builtin != slices.Contains(asking[1:], name) ||
+			builtin && !reaches(policyIn, labels, "http") {
 			t.Errorf("%s reaches the built-in policy: %v", name, builtin)
 		}
 		if !open(out, 443) {
 			t.Errorf("%s does not reach the store", name)
 		}
-		if serves := slices.ContainsFunc(in, func(r rule) bool { return fmt.Sprint(r.Ports[0].Port) == "http" }); serves != slices.Contains([]string{"dashboard", "gateway", "policy"}, name) {
+		if serves := slices.ContainsFunc(in, func(r rule) bool {
+			return fmt.Sprint(
+				r.Ports[0].Port) == "http"
+		}); serves != slices.Contains([]string{"dashboard", "gateway", "policy"}, name) {
 			t.Errorf("%s is served to others: %v", name, serves)
 		}
 	}
@@ -131,12 +146,16 @@ func TestWhoReachesWhat(t *testing.T) {
 // open says whether rules lead out of the cluster at a port.
 func open(rules []rule, port int) bool {
 	return slices.ContainsFunc(rules, func(r rule) bool {
-		return slices.ContainsFunc(r.Ports, func(p struct{ Port any }) bool { return fmt.Sprint(p.Port) == fmt.Sprint(port) }) &&
+		return slices.ContainsFunc(r.Ports, func(p struct{ Port any }) bool {
+			return fmt.Sprint(
+				p.Port) == fmt.Sprint(port)
+		}) &&
 			slices.ContainsFunc(r.To, func(p peer) bool { return p.IPBlock != nil })
 	})
 }
 
-// TestSelectorsFindTheirPods: each Service and each PodDisruptionBudget is for one Deployment, each Deployment has a budget, and metrics are read of all.
+// TestSelectorsFindTheirPods: each Service and each PodDisruptionBudget is for one Deployment, each
+// Deployment has a budget, and metrics are read of all.
 func TestSelectorsFindTheirPods(t *testing.T) {
 	objects := render(t, "everything")
 	budgets := map[string]bool{}
@@ -148,7 +167,8 @@ func TestSelectorsFindTheirPods(t *testing.T) {
 			if o.Kind == "Service" {
 				text = json.RawMessage(`{"matchLabels":` + string(text) + `}`)
 			}
-			if len(o.Spec.Selector) > 0 && json.Unmarshal(text, &s) == nil && s.selects(d.Spec.Template.Metadata.Labels) {
+			if len(o.Spec.Selector) > 0 && json.Unmarshal(text, &s) == nil &&
+				s.selects(d.Spec.Template.Metadata.Labels) {
 				found = append(found, name)
 			}
 		}

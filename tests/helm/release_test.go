@@ -37,7 +37,8 @@ func authority(t *testing.T, keys string) *auth.Authority {
 			t.Fatal(err)
 		}
 		for _, file := range []string{"s3.access", "s3.secret"} { // as `rondo auth store` writes them
-			if err := os.WriteFile(filepath.Join(filepath.Dir(a.Creds(name)), file), []byte(name+" "+file), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(filepath.Dir(a.Creds(name)), file),
+				[]byte(name+" "+file), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -65,7 +66,8 @@ func lay(t *testing.T, secrets map[string]map[string]string) (folder string) {
 // locked starts a server that reads what the Secret of the NATS servers holds.
 func locked(t *testing.T, secret string) *server.Server {
 	t.Helper()
-	text := fmt.Sprintf("include %q\ntls {cert_file: %q, key_file: %q}\n", "../"+filepath.Base(secret)+"/auth.conf", filepath.Join(secret, "tls.crt"), filepath.Join(secret, "tls.key"))
+	text := fmt.Sprintf("include %q\ntls {cert_file: %q, key_file: %q}\n",
+		"../"+filepath.Base(secret)+"/auth.conf", filepath.Join(secret, "tls.crt"), filepath.Join(secret, "tls.key"))
 	conf := filepath.Join(filepath.Dir(secret), "config", "nats.conf") // beside it, as in the pod
 	if err := os.Mkdir(filepath.Dir(conf), 0o700); err != nil {
 		t.Fatal(err)
@@ -92,8 +94,10 @@ func locked(t *testing.T, secret string) *server.Server {
 	return s
 }
 
-// TestReleaseTrains: every container of the release, as a process with its rendered command, its rendered variables and the keys of its Secrets, gets ready at a
-// locked server, and together they train the built-in policy. When they are asked to end they do so in the time that their pods have.
+// TestReleaseTrains: every container of the release, as a process with its rendered
+// command, its rendered variables and the keys of its Secrets, gets ready at a locked
+// server, and together they train the built-in policy. When they are asked to end they do
+// so in the time that their pods have.
 func TestReleaseTrains(t *testing.T) {
 	program.NeedSandbox(t)
 	rondo := program.Binary(t)
@@ -111,7 +115,8 @@ func TestReleaseTrains(t *testing.T) {
 	free = free[3:]
 	address := func(text string) string {
 		for port, free := range ports {
-			text = strings.NewReplacer("0.0.0.0:"+port, "127.0.0.1:"+free, release+"-policy:"+port, "127.0.0.1:"+free).Replace(text)
+			text = strings.NewReplacer("0.0.0.0:"+port, "127.0.0.1:"+free, release+"-policy:"+port,
+				"127.0.0.1:"+free).Replace(text)
 		}
 		return text
 	}
@@ -131,7 +136,8 @@ func TestReleaseTrains(t *testing.T) {
 				value = ""
 			}
 			if value != "" {
-				env = append(env, name+"="+strings.Replace(value, "/keys/", filepath.Join(mounted, "rondo-keys-"+user)+"/", 1))
+				env = append(env, name+"="+strings.Replace(value,
+					"/keys/", filepath.Join(mounted, "rondo-keys-"+user)+"/", 1))
 			}
 		}
 		return env
@@ -163,7 +169,8 @@ func TestReleaseTrains(t *testing.T) {
 				default:
 				}
 			}
-			answer, err := http.Get("http://" + at + chart[name].Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path)
+			answer, err := http.Get("http://" + at +
+				chart[name].Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path)
 			if err != nil {
 				return err
 			}

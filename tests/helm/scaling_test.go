@@ -24,8 +24,9 @@ import (
 // scaled are the services that KEDA scales.
 var scaled = []string{topology.Generator, topology.Scorer, topology.ToolRunner}
 
-// TestScalingByConsumers: without a Prometheus a service is scaled by each of its consumers in each named run, and always has a replica, because it is the
-// service itself that makes the consumers of a new run.
+// TestScalingByConsumers: without a Prometheus a service is scaled by each of its consumers
+// in each named run, and always has a replica, because it is the service itself that makes
+// the consumers of a new run.
 func TestScalingByConsumers(t *testing.T) {
 	objects := render(t, "external")
 	var names []string
@@ -48,7 +49,9 @@ func TestScalingByConsumers(t *testing.T) {
 		}
 		for _, trigger := range o.Spec.Triggers {
 			got = append(got, trigger.Metadata["stream"]+" "+trigger.Metadata["consumer"])
-			if trigger.Type != "nats-jetstream" || trigger.Metadata["natsServerMonitoringEndpoint"] != "nats.example.org:8222" || trigger.Metadata["lagThreshold"] == "0" {
+			if trigger.Type != "nats-jetstream" ||
+				trigger.Metadata["natsServerMonitoringEndpoint"] != "nats.example.org:8222" ||
+				trigger.Metadata["lagThreshold"] == "0" {
 				t.Errorf("%s: %+v", target, trigger)
 			}
 		}
@@ -62,15 +65,19 @@ func TestScalingByConsumers(t *testing.T) {
 	if !slices.Equal(names, scaled) {
 		t.Errorf("scaled are %v", names)
 	}
-	for _, o := range of(render(t, "store: {bucket: b}\nautoscaling: {enabled: true, runs: [first], account: AAA}\n"), "ScaledObject") {
-		// KEDA puts the name of the leading server before it, so it is the Service that has names for single servers.
-		if at := o.Spec.Triggers[0].Metadata["natsServerMonitoringEndpoint"]; at != "rondo-nats-headless.plane.svc:8222" {
+	for _, o := range of(render(t, "store: {bucket: b}\nautoscaling: {enabled: true, runs: [first], account: AAA}\n"),
+		"ScaledObject") {
+		// KEDA puts the name of the leading server before it, so it is the Service that has
+		// names for single servers.
+		at := o.Spec.Triggers[0].Metadata["natsServerMonitoringEndpoint"]
+		if at != "rondo-nats-headless.plane.svc:8222" {
 			t.Errorf("%s: KEDA asks %s", o.Metadata.Name, at)
 		}
 	}
 }
 
-// TestAccountOfTheTriggers: a locked server answers the question that KEDA asks with the trigger's account: by its key, with streams and consumers.
+// TestAccountOfTheTriggers: a locked server answers the question that KEDA asks with the trigger's
+// account: by its key, with streams and consumers.
 func TestAccountOfTheTriggers(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "auth")
 	a, err := auth.Init(keys)
@@ -92,7 +99,8 @@ func TestAccountOfTheTriggers(t *testing.T) {
 	}
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	conn, err := nats.Connect(s.ClientURL(), nats.UserCredentials(a.Creds(topology.Admin)), nats.CustomInboxPrefix(topology.ServiceInbox(topology.Admin)))
+	conn, err := nats.Connect(s.ClientURL(), nats.UserCredentials(a.Creds(topology.Admin)),
+		nats.CustomInboxPrefix(topology.ServiceInbox(topology.Admin)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,9 +109,11 @@ func TestAccountOfTheTriggers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: events.RunStream("first"), Subjects: []string{events.SubjectPrefix + "first.>"}})
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: events.RunStream("first"),
+		Subjects: []string{events.SubjectPrefix + "first.>"}})
 	if err == nil {
-		_, err = stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "scorer-v1", AckPolicy: jetstream.AckExplicitPolicy})
+		_, err = stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{Durable: "scorer-v1",
+			AckPolicy: jetstream.AckExplicitPolicy})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -113,8 +123,10 @@ func TestAccountOfTheTriggers(t *testing.T) {
 	if err != nil || account == nil {
 		t.Fatalf("no account: %v\n%s", err, conf)
 	}
-	trigger := of(render(t, "store: {bucket: b}\nautoscaling: {enabled: true, runs: [first], account: "+string(account[1])+"}\n"), "ScaledObject")[0].Spec.Triggers[0].Metadata
-	answer, err := http.Get("http://" + s.MonitorAddr().String() + "/jsz?acc=" + trigger["accountID"] + "&consumers=true&config=true")
+	trigger := of(render(t, "store: {bucket: b}\nautoscaling: {enabled: true, runs: [first], account: "+
+		string(account[1])+"}\n"), "ScaledObject")[0].Spec.Triggers[0].Metadata
+	answer, err := http.Get("http://" + s.MonitorAddr().String() + "/jsz?acc=" + trigger["accountID"] +
+		"&consumers=true&config=true")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,13 +143,15 @@ func TestAccountOfTheTriggers(t *testing.T) {
 	if err := json.NewDecoder(answer.Body).Decode(&told); err != nil {
 		t.Fatal(err)
 	}
-	if len(told.Accounts) != 1 || told.Accounts[0].ID != trigger["accountID"] || len(told.Accounts[0].Streams) != 1 || told.Accounts[0].Streams[0].Name != trigger["stream"] ||
+	if len(told.Accounts) != 1 || told.Accounts[0].ID != trigger["accountID"] || len(told.Accounts[0].Streams) != 1 ||
+		told.Accounts[0].Streams[0].Name != trigger["stream"] ||
 		len(told.Accounts[0].Streams[0].Consumers) != 1 {
 		t.Errorf("KEDA asks for %v and hears %+v", trigger, told)
 	}
 }
 
-// TestScalingByMetrics: with a Prometheus a service may have no replica while no rollout is in flight; its queries are about metrics that there are.
+// TestScalingByMetrics: with a Prometheus a service may have no replica while no rollout is in
+// flight; its queries are about metrics that there are.
 func TestScalingByMetrics(t *testing.T) {
 	documented, err := os.ReadFile(root + "/docs/guide/metrics.md")
 	if err != nil {
@@ -158,7 +172,8 @@ func TestScalingByMetrics(t *testing.T) {
 					t.Errorf("%s asks for %s", o.Metadata.Name, metric)
 				}
 			}
-			if trigger.Type != "prometheus" || trigger.Metadata["threshold"] == "0" || !strings.Contains(query, `namespace="plane"`) {
+			if trigger.Type != "prometheus" || trigger.Metadata["threshold"] == "0" ||
+				!strings.Contains(query, `namespace="plane"`) {
 				t.Errorf("%s: %+v", o.Metadata.Name, trigger)
 			}
 			match := regexp.MustCompile(`pod=~"([^"]+)"`).FindStringSubmatch(query)
@@ -193,7 +208,8 @@ func TestMonitoringIsThatOfCompose(t *testing.T) {
 		t.Fatal(err)
 	}
 	rule := of(objects, "PrometheusRule")[0]
-	if err := json.Unmarshal(rule.Spec.Groups, &got.Groups); err != nil || !reflect.DeepEqual(got, rules) || rule.Metadata.Labels["release"] != "prometheus" {
+	if err := json.Unmarshal(rule.Spec.Groups, &got.Groups); err != nil || !reflect.DeepEqual(got, rules) ||
+		rule.Metadata.Labels["release"] != "prometheus" {
 		t.Errorf("the rules differ: %v\n%s\n%s", err, rule.Spec.Groups, want)
 	}
 	dashboard, err := os.ReadFile(root + "/deploy/helm/rondo/files/rondo.json")
@@ -202,7 +218,8 @@ func TestMonitoringIsThatOfCompose(t *testing.T) {
 	}
 }
 
-// TestServersAreThoseOfCompose: NATS's chart is told what deploy/nats.conf says, and runs the same version.
+// TestServersAreThoseOfCompose: NATS's chart is told what deploy/nats.conf says,
+// and runs the same version.
 func TestServersAreThoseOfCompose(t *testing.T) {
 	conf, err := os.ReadFile(root + "/deploy/nats.conf")
 	if err != nil {
@@ -221,7 +238,8 @@ func TestServersAreThoseOfCompose(t *testing.T) {
 	}
 	for setting, path := range map[string]string{
 		"max_payload": "config.merge.max_payload", "sync_interval": "config.jetstream.merge.sync_interval",
-		"max_file_store": "config.jetstream.fileStore.maxSize", "max_memory_store": "config.jetstream.memoryStore.maxSize",
+		"max_file_store":   "config.jetstream.fileStore.maxSize",
+		"max_memory_store": "config.jetstream.memoryStore.maxSize",
 	} {
 		want := regexp.MustCompile(`(?m)^ *` + setting + `: (\S+)$`).FindSubmatch(conf)
 		if want == nil || at(path) != string(want[1]) {

@@ -17,22 +17,24 @@ import (
 	"github.com/rondo-rl/rondo/tests/composefile"
 )
 
-// TestPodsAreConfined: an ordinary user without capabilities, token and writable root, within limits. Only what makes sandboxes has filters open, as in
-// compose.yaml.
+// TestPodsAreConfined: an ordinary user without capabilities, token and writable root, within
+// limits. Only what makes sandboxes has filters open, as in compose.yaml.
 func TestPodsAreConfined(t *testing.T) {
 	compose := composefile.Load(t, profiles)
 	yes := func(b *bool) bool { return b != nil && *b }
 	for name, d := range deployments(render(t, "everything")) {
 		p := d.Spec.Template.Spec
 		c := p.Containers[0]
-		if yes(p.AutomountServiceAccountToken) || p.AutomountServiceAccountToken == nil || p.HostNetwork || p.HostPID || p.HostIPC {
+		if yes(p.AutomountServiceAccountToken) || p.AutomountServiceAccountToken == nil || p.HostNetwork ||
+			p.HostPID || p.HostIPC {
 			t.Errorf("%s has a token or the host's namespaces: %+v", name, p)
 		}
 		if !yes(p.SecurityContext.RunAsNonRoot) || p.SecurityContext.RunAsUser != 10001 {
 			t.Errorf("%s runs as %+v", name, p.SecurityContext)
 		}
 		s := c.SecurityContext
-		if s.Privileged || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || !yes(s.ReadOnlyRootFilesystem) ||
+		if s.Privileged || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation ||
+			!yes(s.ReadOnlyRootFilesystem) ||
 			!slices.Equal(s.Capabilities.Drop, []string{"ALL"}) || len(s.Capabilities.Add) > 0 {
 			t.Errorf("%s keeps rights: %+v", name, s)
 		}
@@ -45,11 +47,13 @@ func TestPodsAreConfined(t *testing.T) {
 			}
 		}
 		runner := slices.Contains(compose[c.Name].SecurityOpt, "seccomp=unconfined")
-		if open := p.SecurityContext.SeccompProfile.Type == "Unconfined"; open != runner || (s.AppArmorProfile.Type == "Unconfined") != runner || p.ShareProcessNamespace != runner {
+		if open := p.SecurityContext.SeccompProfile.Type == "Unconfined"; open != runner ||
+			(s.AppArmorProfile.Type == "Unconfined") != runner || p.ShareProcessNamespace != runner {
 			t.Errorf("%s: filters are open: %v", name, open)
 		}
 		// An open view of /proc takes a user namespace of the pod's own.
-		if unmasked := s.ProcMount == "Unmasked"; unmasked != (runner && p.RuntimeClassName == "") || unmasked && (p.HostUsers == nil || *p.HostUsers) {
+		if unmasked := s.ProcMount == "Unmasked"; unmasked != (runner && p.RuntimeClassName == "") ||
+			unmasked && (p.HostUsers == nil || *p.HostUsers) {
 			t.Errorf("%s: /proc is %s with %v", name, s.ProcMount, p.HostUsers)
 		}
 	}
@@ -66,7 +70,8 @@ func TestNothingRenderedIsSecret(t *testing.T) {
 			}
 			for _, c := range o.Spec.Template.Spec.Containers {
 				for _, e := range c.Env {
-					if named.MatchString(e.Name) && !strings.HasSuffix(e.Name, "_FILE") && (e.Value != "" || e.ValueFrom == nil || e.ValueFrom.SecretKeyRef == nil) {
+					if named.MatchString(e.Name) && !strings.HasSuffix(e.Name, "_FILE") &&
+						(e.Value != "" || e.ValueFrom == nil || e.ValueFrom.SecretKeyRef == nil) {
 						t.Errorf("%s: %s is told %s=%s", values, o.Metadata.Name, e.Name, e.Value)
 					}
 				}
@@ -109,20 +114,24 @@ func secretsOf(t *testing.T, folder string) map[string]map[string]string {
 	return secrets
 }
 
-// TestKeysReachTheirPods: the script makes the Secrets that pods mount, with the files that they read. Each pod has those of its own user alone, and the
-// authority's own keys and those of outsiders are in none.
+// TestKeysReachTheirPods: the script makes the Secrets that pods mount, with the files that
+// they read. Each pod has those of its own user alone, and the authority's own keys and those
+// of outsiders are in none.
 func TestKeysReachTheirPods(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "auth")
 	a := authority(t, keys)
-	if _, err := a.Ensure(auth.User{Name: "torch", Outsider: &topology.Outsider{Name: "torch", Role: topology.RoleTrainer, Run: "r", Feed: "f"}}); err != nil {
+	if _, err := a.Ensure(auth.User{Name: "torch", Outsider: &topology.Outsider{Name: "torch",
+		Role: topology.RoleTrainer, Run: "r", Feed: "f"}}); err != nil {
 		t.Fatal(err)
 	}
 	secrets := secretsOf(t, keys)
 	if len(secrets) != len(auth.Everybody())+1 {
 		t.Errorf("%d Secrets", len(secrets))
 	}
-	for secret, file := range map[string]string{"auth.conf": "nats/auth.conf", "tls.crt": "tls/server.crt", "tls.key": "tls/server.key"} {
-		if want, err := os.ReadFile(filepath.Join(keys, file)); err != nil || secrets["rondo-nats"][secret] != string(want) || len(want) == 0 {
+	for secret, file := range map[string]string{"auth.conf": "nats/auth.conf", "tls.crt": "tls/server.crt",
+		"tls.key": "tls/server.key"} {
+		if want, err := os.ReadFile(filepath.Join(keys, file)); err != nil ||
+			secrets["rondo-nats"][secret] != string(want) || len(want) == 0 {
 			t.Errorf("the servers read another %s: %v", secret, err)
 		}
 	}
@@ -130,7 +139,8 @@ func TestKeysReachTheirPods(t *testing.T) {
 		p := d.Spec.Template.Spec
 		user := p.Containers[0].Name
 		i := slices.IndexFunc(p.Volumes, func(v volume) bool { return v.Projected != nil })
-		if i < 0 || len(p.Volumes[i].Projected.Sources) != 1 || p.Volumes[i].Projected.Sources[0].Secret.Name != "rondo-keys-"+user {
+		if i < 0 || len(p.Volumes[i].Projected.Sources) != 1 ||
+			p.Volumes[i].Projected.Sources[0].Secret.Name != "rondo-keys-"+user {
 			t.Errorf("%s has the keys %+v", name, p.Volumes)
 			continue
 		}
@@ -162,7 +172,8 @@ func TestKeysReachTheirPods(t *testing.T) {
 			}
 		}
 	}
-	if out, err := exec.Command(root+"/deploy/helm/secrets", t.TempDir(), release).CombinedOutput(); err == nil || !strings.Contains(string(out), "rondo auth init") {
+	if out, err := exec.Command(root+"/deploy/helm/secrets", t.TempDir(), release).CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "rondo auth init") {
 		t.Errorf("a folder without keys: %v, %s", err, out)
 	}
 }

@@ -62,7 +62,8 @@ func TestEachServiceHasADeployment(t *testing.T) {
 	}
 }
 
-// TestServicesAreThoseOfCompose: the same commands, ports, variables, images, memory and time to end.
+// TestServicesAreThoseOfCompose: the same commands, ports, variables,
+// images, memory and time to end.
 func TestServicesAreThoseOfCompose(t *testing.T) {
 	compose, chart := composefile.Load(t, profiles), deployments(render(t, "everything"))
 	here := strings.NewReplacer("http://"+release+"-policy:", "http://policy:")
@@ -92,14 +93,16 @@ func TestServicesAreThoseOfCompose(t *testing.T) {
 			if !ok {
 				t.Errorf("%s has no %s", name, variable)
 			}
-			if strings.HasSuffix(variable, "_SLOTS") || strings.HasSuffix(variable, "_FILE") || variable == "RONDO_NATS_CREDS" || variable == "RONDO_NATS_CA" || variable == "RONDO_POOL" {
+			if strings.HasSuffix(variable, "_SLOTS") || strings.HasSuffix(variable, "_FILE") ||
+				variable == "RONDO_NATS_CREDS" || variable == "RONDO_NATS_CA" || variable == "RONDO_POOL" {
 				if value == nil || given != *value {
 					t.Errorf("%s has %s=%s; in compose.yaml %v", name, variable, given, *value)
 				}
 			}
 		}
 		for variable := range got {
-			// A volume of Kubernetes is root's, so that the dashboard makes a folder of its own in it.
+			// A volume of Kubernetes is root's, so that the dashboard makes a
+			// folder of its own in it.
 			if _, ok := s.Environment[variable]; !ok && variable != "RONDO_DIR" {
 				t.Errorf("%s has %s, which compose.yaml has not", name, variable)
 			}
@@ -114,7 +117,8 @@ func TestServicesAreThoseOfCompose(t *testing.T) {
 				t.Errorf("%s has no port %d", name, port.Target)
 			}
 		}
-		if limit, err := strconv.Atoi(s.MemLimit); err != nil || c.Resources.Limits["memory"] != strconv.Itoa(limit>>30)+"Gi" {
+		if limit, err := strconv.Atoi(s.MemLimit); err != nil ||
+			c.Resources.Limits["memory"] != strconv.Itoa(limit>>30)+"Gi" {
 			t.Errorf("%s has %s of memory; in compose.yaml %s bytes", name, c.Resources.Limits["memory"], s.MemLimit)
 		}
 		if grace := strconv.Itoa(d.TerminationGracePeriodSeconds) + "s"; grace != s.StopGracePeriod {
@@ -147,7 +151,8 @@ func TestVariablesExist(t *testing.T) {
 	}
 }
 
-// TestProbes: readiness is whether log and store answer. No probe restarts a process because of an outage, which ends without a restart.
+// TestProbes: readiness is whether log and store answer. No probe restarts a process because of an
+// outage, which ends without a restart.
 func TestProbes(t *testing.T) {
 	dockerfile, err := os.ReadFile(root + "/Dockerfile")
 	if err != nil || !strings.Contains(string(dockerfile), "RONDO_METRICS_LISTEN=:9100") {
@@ -162,7 +167,8 @@ func TestProbes(t *testing.T) {
 			t.Errorf("%s: ports %+v", name, c.Ports)
 		}
 		// It waits up to 5 s for each of log and store.
-		if r := c.ReadinessProbe; r == nil || r.HTTPGet == nil || r.HTTPGet.Path != "/readyz" || r.HTTPGet.Port != "metrics" || r.TimeoutSeconds <= 10 {
+		if r := c.ReadinessProbe; r == nil || r.HTTPGet == nil || r.HTTPGet.Path != "/readyz" ||
+			r.HTTPGet.Port != "metrics" || r.TimeoutSeconds <= 10 {
 			t.Errorf("%s: readiness %+v", name, c.ReadinessProbe)
 		}
 		for _, p := range []*probe{c.LivenessProbe, c.StartupProbe} {
@@ -173,20 +179,25 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestSettingsReachTheProgram: pools, names of hosts and the number of servers are arguments and variables.
+// TestSettingsReachTheProgram: pools, names of hosts and the number of servers are
+// arguments and variables.
 func TestSettingsReachTheProgram(t *testing.T) {
 	chart := deployments(render(t, "everything"))
 	pool := chart["toolrunner-big-vm"].Spec.Template.Spec
-	if got := pool.Containers[0].variables(); got["RONDO_POOL"] != "big_VM" || got["RONDO_TOOL_SLOTS"] != "2" || got["RONDO_LABEL"] != "big,gpu" {
+	if got := pool.Containers[0].variables(); got["RONDO_POOL"] != "big_VM" || got["RONDO_TOOL_SLOTS"] != "2" ||
+		got["RONDO_LABEL"] != "big,gpu" {
 		t.Errorf("the second pool is told %v", got)
 	}
-	if pool.RuntimeClassName != "kata" || pool.NodeSelector["sandboxes"] != "yes" || pool.HostUsers != nil || pool.Containers[0].SecurityContext.ProcMount != "Default" {
+	if pool.RuntimeClassName != "kata" || pool.NodeSelector["sandboxes"] != "yes" || pool.HostUsers != nil ||
+		pool.Containers[0].SecurityContext.ProcMount != "Default" {
 		t.Errorf("the second pool is %+v", pool)
 	}
-	if args := chart["dashboard"].Spec.Template.Spec.Containers[0].Args; !slices.Equal(args[len(args)-2:], []string{"--allow-host", "rondo.example.org"}) {
+	if args := chart["dashboard"].Spec.Template.Spec.Containers[0].Args; !slices.Equal(args[len(args)-2:],
+		[]string{"--allow-host", "rondo.example.org"}) {
 		t.Errorf("the dashboard refuses its own name: %v", args)
 	}
-	if args := chart["intake"].Spec.Template.Spec.Containers[0].Args; !slices.Equal(args[len(args)-2:], []string{"--replicas", "3"}) {
+	if args := chart["intake"].Spec.Template.Spec.Containers[0].Args; !slices.Equal(args[len(args)-2:],
+		[]string{"--replicas", "3"}) {
 		t.Errorf("the intake makes streams with %v", args)
 	}
 	if got := chart["intake"].Spec.Template.Spec.Containers[0].variables()["RONDO_STORE"]; got != "s3://rondo/plane?endpoint=https://s3.example.org" {

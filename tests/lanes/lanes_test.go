@@ -14,7 +14,8 @@ import (
 // root is the repository, seen from this folder.
 const root = "../.."
 
-// TestEachPackageIsInOneLane: the lanes together are `go list ./...`, no package is in two, and each row has a package, or .ci/packages fails.
+// TestEachPackageIsInOneLane: the lanes together are `go list ./...`, no package is in two, and
+// each row has a package, or .ci/packages fails.
 func TestEachPackageIsInOneLane(t *testing.T) {
 	lanes := map[string]bool{}
 	all := rows(t)
@@ -48,7 +49,8 @@ func TestEachPackageIsInOneLane(t *testing.T) {
 			race = append(race, p)
 		}
 	}
-	if asked := lines(t, ".ci/packages", "test", "race"); len(race) < 50 || !slices.Equal(slices.Sorted(slices.Values(asked)), slices.Sorted(slices.Values(race))) {
+	if asked := lines(t, ".ci/packages", "test", "race"); len(race) < 50 ||
+		!slices.Equal(slices.Sorted(slices.Values(asked)), slices.Sorted(slices.Values(race))) {
 		t.Errorf("the lane test has %d packages with the race detector, and asks for %d", len(race), len(asked))
 	}
 	listed := lines(t, "go", "list", "./...")
@@ -62,14 +64,16 @@ func TestEachPackageIsInOneLane(t *testing.T) {
 	}
 	for p, in := range seen {
 		lane, names, but := strings.Cut(in, " but:")
-		if but && (!slices.Contains(lines(t, ".ci/packages", lane, "plain"), p) || !strings.Contains(strings.Join(lines(t, ".ci/packages", lane, "but"), " "), names+" "+p)) {
+		if but && (!slices.Contains(lines(t, ".ci/packages", lane, "plain"), p) ||
+			!strings.Contains(strings.Join(lines(t, ".ci/packages", lane, "but"), " "), names+" "+p)) {
 			t.Errorf("%s is not tested plain, and but for %s with the race detector", p, names)
 		}
 	}
 }
 
-// wantTests: a package has the tests that a row names, as go test skips none without a word where no name is right. A lane has them
-// skipped in all such packages of it, so no other has one of that name.
+// wantTests: a package has the tests that a row names, as go test skips none without a
+// word where no name is right. A lane has them skipped in all such packages of it, so no
+// other has one of that name.
 func wantTests(t *testing.T, all []row, of row, names []string) {
 	t.Helper()
 	for _, other := range all {

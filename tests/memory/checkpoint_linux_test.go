@@ -1,5 +1,5 @@
-// Package memory measures what processes take of the machine's memory. It is tested without the race detector, whose own notes of each byte are three
-// times as large as what it watches.
+// Package memory measures what processes take of the machine's memory. It is tested without the
+// race detector, whose own notes of each byte are three times as large as what it watches.
 package memory
 
 import (
@@ -21,8 +21,9 @@ import (
 // memoryStep tells a process of this test what to do.
 const memoryStep = "RONDO_TEST_MEMORY_STEP"
 
-// TestMemoryOfALargeCheckpoint: the process that uploads a checkpoint, the publisher and the side-car each take no more memory for a large one
-// than the pieces that they hold. Each runs in a process of its own, whose peak the kernel tells.
+// TestMemoryOfALargeCheckpoint: the process that uploads a checkpoint, the publisher and the
+// side-car each take no more memory for a large one than the pieces that they hold. Each runs in a
+// process of its own, whose peak the kernel tells.
 func TestMemoryOfALargeCheckpoint(t *testing.T) {
 	if step := os.Getenv(memoryStep); step != "" {
 		memoryChild(t, step)
@@ -30,7 +31,8 @@ func TestMemoryOfALargeCheckpoint(t *testing.T) {
 	}
 	const large = 256 << 20
 	steps := []string{"upload", "publish", "fetch"}
-	// A store's writer may hold 64 MiB. The side-car reads eight pieces of 8 MiB at once, and as much again waits to be collected.
+	// A store's writer may hold 64 MiB. The side-car reads eight pieces of 8 MiB at once, and as
+	// much again waits to be collected.
 	most := map[string]int64{"upload": 96 << 20, "publish": 96 << 20, "fetch": 2*64<<20 + 32<<20}
 	peaks := map[string][]int64{}
 	for _, size := range []int64{1 << 20, large} {
@@ -44,14 +46,16 @@ func TestMemoryOfALargeCheckpoint(t *testing.T) {
 			}
 			peaks[step] = append(peaks[step], child.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10)
 		}
-		if info, err := os.Stat(filepath.Join(at, "folder", "current", "model.safetensors")); err != nil || info.Size() < size {
+		if info, err := os.Stat(filepath.Join(at, "folder", "current", "model.safetensors")); err != nil ||
+			info.Size() < size {
 			t.Errorf("what was fetched: %v, %v", info, err)
 		}
 	}
 	for _, step := range steps {
 		t.Logf("%s: %d MiB for 1 MiB, %d MiB for %d MiB", step, peaks[step][0]>>20, peaks[step][1]>>20, large>>20)
 		if grown := peaks[step][1] - peaks[step][0]; grown > most[step] {
-			t.Errorf("%s takes %d MiB more for a checkpoint of %d MiB (limit %d)", step, grown>>20, large>>20, most[step]>>20)
+			t.Errorf("%s takes %d MiB more for a checkpoint of %d MiB (limit %d)", step, grown>>20,
+				large>>20, most[step]>>20)
 		}
 	}
 }
@@ -59,7 +63,8 @@ func TestMemoryOfALargeCheckpoint(t *testing.T) {
 // writeCheckpoint writes one tensor of zeros, which take no place on the disk.
 func writeCheckpoint(t *testing.T, name string, size int64) {
 	t.Helper()
-	header, err := json.Marshal(map[string]any{"w": map[string]any{"dtype": "U8", "shape": []int64{size}, "data_offsets": []int64{0, size}}})
+	header, err := json.Marshal(map[string]any{"w": map[string]any{"dtype": "U8", "shape": []int64{size},
+		"data_offsets": []int64{0, size}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +117,8 @@ func memoryChild(t *testing.T, step string) {
 		if err := json.Unmarshal(text, &ref); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := weights.PublishFrom(t.Context(), store, "p", 1, []weights.File{{Name: "model.safetensors", Ref: ref}}, nil); err != nil {
+		if _, err := weights.PublishFrom(t.Context(), store, "p", 1,
+			[]weights.File{{Name: "model.safetensors", Ref: ref}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	case "fetch":

@@ -24,13 +24,15 @@ import (
 	"github.com/rondo-rl/rondo/tests/mill"
 )
 
-// TestClosedRunsCostNothing: a plane that has closed 60 runs holds what it held when it had closed 20. Some consumers and goroutines come and go: readers, and queues of the intake.
+// TestClosedRunsCostNothing: a plane that has closed 60 runs holds what it held when it had closed
+// 20. Some consumers and goroutines come and go: readers, and queues of the intake.
 func TestClosedRunsCostNothing(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		log, dir := natstest.Log(t), t.TempDir()
 		startPlane(t, log, dir)
 		policy := gc.DefaultPolicy()
-		policy.Streams, policy.KeepStreams, policy.Unread = runfile.Duration(time.Minute), 5, 0 // nobody consumes the batches
+		// nobody consumes the batches
+		policy.Streams, policy.KeepStreams, policy.Unread = runfile.Duration(time.Minute), 5, 0
 		var held []holds
 		for n := range 60 {
 			passRun(t, log, fmt.Sprintf("r%d", n))
@@ -48,7 +50,8 @@ func TestClosedRunsCostNothing(t *testing.T) {
 			t.Logf("%d closed runs: %+v", n+1, held[len(held)-1])
 		}
 		first, last := held[0], held[len(held)-1]
-		if last.streams > first.streams || last.consumers > first.consumers+10 || last.files > first.files || last.goroutines > first.goroutines+20 || last.heap > 2*first.heap {
+		if last.streams > first.streams || last.consumers > first.consumers+10 || last.files > first.files ||
+			last.goroutines > first.goroutines+20 || last.heap > 2*first.heap {
 			t.Errorf("60 closed runs hold %+v, and 20 held %+v", last, first)
 		}
 	})
@@ -76,7 +79,8 @@ func passRun(t *testing.T, log *eventlog.Log, run string) {
 		t.Fatal(err)
 	}
 	servicetest.Wait(t, log, run, events.BatchReadyType, "trainer", 1)
-	_, err := log.Submitter.Submit(t.Context(), eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run, Data: events.RunClosed{Reason: "enough"}, ID: "close"})
+	_, err := log.Submitter.Submit(t.Context(), eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run,
+		Data: events.RunClosed{Reason: "enough"}, ID: "close"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/replay"
 )
 
-// Ended reports whether a run has been closed and nothing of it is in flight, and else says what it still waits for.
+// Ended reports whether a run has been closed and nothing of it is in flight, and else says
+// what it still waits for.
 func Ended(ctx context.Context, log *eventlog.Log, run string) (waits string, err error) {
 	closed, open, groups, steps := false, map[string]events.Type{}, map[string]bool{}, int64(0)
 	for e, err := range log.All(ctx, run, 1) {
@@ -42,8 +43,9 @@ func Ended(ctx context.Context, log *eventlog.Log, run string) (waits string, er
 	return "", nil
 }
 
-// Judge holds a run that has ended to what Rondo promises: its audit finds nothing, its decisions come out the same when they are made again, and
-// nothing is lost and nothing is there twice: each rollout has one outcome, and each of the steps one batch that was consumed once.
+// Judge holds a run that has ended to what Rondo promises: its audit finds nothing, its decisions
+// come out the same when they are made again, and nothing is lost and nothing is there twice: each
+// rollout has one outcome, and each of the steps one batch that was consumed once.
 func Judge(ctx context.Context, log *eventlog.Log, run string, steps int64) error {
 	var faults []error
 	report, err := audit.Check(ctx, log.Reader, run)
@@ -95,7 +97,8 @@ func Judge(ctx context.Context, log *eventlog.Log, run string, steps int64) erro
 	}
 	for step := range steps {
 		if ready[step+1] != 1 || consumed[step+1] != 1 {
-			faults = append(faults, fmt.Errorf("step %d has %d batches, and was consumed %d times", step+1, ready[step+1], consumed[step+1]))
+			faults = append(faults, fmt.Errorf("step %d has %d batches, and was consumed %d times", step+1,
+				ready[step+1], consumed[step+1]))
 		}
 	}
 	return errors.Join(faults...)

@@ -1,6 +1,7 @@
-// Package mill is a plane without models, tools and sandboxes: the intake, the deciding services and the dead letters are the real ones, and
-// generator, scorer and trainer are played. A run of some groups takes it a second. Tests let things go wrong around it, and hold the run to
-// what Rondo promises.
+// Package mill is a plane without models, tools and sandboxes: the intake, the deciding
+// services and the dead letters are the real ones, and generator, scorer and trainer are
+// played. A run of some groups takes it a second. Tests let things go wrong around it, and hold
+// the run to what Rondo promises.
 package mill
 
 import (
@@ -47,7 +48,8 @@ type Mill struct {
 	Repeat func(m pipeline.Message) bool
 	// Slots are how many inputs generator and scorer have in work at once; 0 are eight.
 	Slots int
-	// Working, if set, is called by a handler in the middle of its input: when it has looked at the log, and before it answers.
+	// Working, if set, is called by a handler in the middle of its input: when it has looked at the
+	// log, and before it answers.
 	Working func(ctx context.Context, service string)
 	// Score, if set, plays the scorer: a score or a failure.
 	Score func(rollout string, finished events.RolloutFinished) (events.Type, any)
@@ -60,9 +62,11 @@ func (p *Mill) Run(ctx context.Context, runs ...string) error {
 	env := pipeline.Env{Log: p.Log, Dir: p.Dir, Logger: p.Logger, Instance: p.Instance}
 	work, ctx := errgroup.WithContext(ctx)
 	for name, service := range map[string]func(context.Context, pipeline.Env) error{
-		topology.Intake: intake.Run, topology.QuerySampler: querysampler.Run, topology.AdvantageCalculator: advantagecalculator.Run, topology.TrainerFeeder: trainerfeeder.Run,
+		topology.Intake: intake.Run, topology.QuerySampler: querysampler.Run,
+		topology.AdvantageCalculator: advantagecalculator.Run, topology.TrainerFeeder: trainerfeeder.Run,
 		topology.DeadLetters: deadletters.Run,
-		topology.Generator:   p.effect(topology.Generator, events.RolloutStartedType, p.generate), topology.Scorer: p.effect(topology.Scorer, events.RolloutFinishedType, p.score),
+		topology.Generator:   p.effect(topology.Generator, events.RolloutStartedType, p.generate),
+		topology.Scorer:      p.effect(topology.Scorer, events.RolloutFinishedType, p.score),
 	} {
 		if p.Only != nil && !slices.Contains(p.Only, name) {
 			continue
@@ -82,8 +86,10 @@ func (p *Mill) Run(ctx context.Context, runs ...string) error {
 
 var errRepeat = errors.New("this input comes again")
 
-// effect is a service that answers facts of one type, each with one fact behind it on the rollout's chain.
-func (p *Mill) effect(name string, of events.Type, answer func(context.Context, events.Event) (events.Type, any, error)) func(context.Context, pipeline.Env) error {
+// effect is a service that answers facts of one type, each with one fact behind
+// it on the rollout's chain.
+func (p *Mill) effect(name string, of events.Type, answer func(context.Context, events.Event) (events.Type, any,
+	error)) func(context.Context, pipeline.Env) error {
 	handle := func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 		last, err := m.Log.Last(ctx, m.Event.Run, of.Kind(), m.Event.Entity)
 		if err != nil || last.Type != of {
@@ -107,7 +113,8 @@ func (p *Mill) effect(name string, of events.Type, answer func(context.Context, 
 		return nil
 	}
 	return func(ctx context.Context, env pipeline.Env) error {
-		return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: name, Slots: cmp.Or(p.Slots, 8), Handle: handle, Recorded: recorded})
+		return pipeline.RunEffect(ctx, env, pipeline.Effect{Name: name, Slots: cmp.Or(p.Slots, 8),
+			Handle: handle, Recorded: recorded})
 	}
 }
 
@@ -115,17 +122,21 @@ func (p *Mill) generate(ctx context.Context, e events.Event) (events.Type, any, 
 	return Generate(ctx, p.Log.Store(), e)
 }
 
-// Generate plays the generator: a started rollout has finished, with a trajectory of one turn in the store.
+// Generate plays the generator: a started rollout has finished, with a trajectory
+// of one turn in the store.
 func Generate(ctx context.Context, store storage.Store, e events.Event) (events.Type, any, error) {
 	started, err := events.Data[events.RolloutStarted](e)
 	if err != nil {
 		return "", nil, err
 	}
 	data, err := storage.EncodeTrajectory(&storage.Trajectory{
-		Run: e.Run, Group: started.Group, Rollout: e.Entity, Task: started.Task, StopReason: events.StopFinished, DispatchVersion: started.PolicyVersion,
+		Run: e.Run, Group: started.Group, Rollout: e.Entity, Task: started.Task, StopReason: events.StopFinished,
+		DispatchVersion: started.PolicyVersion,
 		Messages: []storage.Message{
-			{Role: "user", TokenIDs: []int32{1, int32(started.Member)}, Logprobs: []float32{0, 0}, LossMask: []bool{false, false}, PolicyVersion: -1},
-			{Index: 1, Role: "assistant", TokenIDs: []int32{7, 8}, Logprobs: []float32{-1, -2}, LossMask: []bool{true, true}, PolicyVersion: started.PolicyVersion},
+			{Role: "user", TokenIDs: []int32{1, int32(started.Member)}, Logprobs: []float32{0, 0},
+				LossMask: []bool{false, false}, PolicyVersion: -1},
+			{Index: 1, Role: "assistant", TokenIDs: []int32{7, 8}, Logprobs: []float32{-1, -2},
+				LossMask: []bool{true, true}, PolicyVersion: started.PolicyVersion},
 		},
 	})
 	if err != nil {
@@ -133,7 +144,8 @@ func Generate(ctx context.Context, store storage.Store, e events.Event) (events.
 	}
 	ref, err := storage.PutNamed(ctx, store, "runs/"+e.Run+"/trajectories/"+e.Entity, ".arrow", data)
 	return events.RolloutFinishedType, events.RolloutFinished{
-		Task: started.Task, StopReason: events.StopFinished, Turns: 1, Tokens: 4, Sampled: 2, Samples: 1, Trajectory: ref,
+		Task: started.Task, StopReason: events.StopFinished, Turns: 1, Tokens: 4, Sampled: 2,
+		Samples: 1, Trajectory: ref,
 		MinVersion: started.PolicyVersion, MaxVersion: started.PolicyVersion,
 	}, err
 }
@@ -146,10 +158,12 @@ func (p *Mill) score(_ context.Context, e events.Event) (events.Type, any, error
 		return typ, data, err
 	}
 	reward := float64((e.Entity[len(e.Entity)-1] - '0') % 2)
-	return events.RolloutScoredType, events.RolloutScored{Reward: reward, Components: map[string]float64{"reward": reward}, Trajectory: finished.Trajectory}, err
+	return events.RolloutScoredType, events.RolloutScored{Reward: reward,
+		Components: map[string]float64{"reward": reward}, Trajectory: finished.Trajectory}, err
 }
 
-// train plays the trainer: it takes every batch, each a second time as a client does whose answer was lost, and ends the run with the last step.
+// train plays the trainer: it takes every batch, each a second time as a client does whose answer
+// was lost, and ends the run with the last step.
 func (p *Mill) train(ctx context.Context, run string) error {
 	ready := events.Event{Run: run, Type: events.BatchReadyType, Entity: feed}.Subject()
 	return again.Keep(ctx, func() (bool, error) {
@@ -163,7 +177,9 @@ func (p *Mill) train(ctx context.Context, run string) error {
 			}
 			for range 2 {
 				_, err := p.Log.Submitter.Submit(ctx, eventlog.Submission{
-					Run: run, Type: events.BatchConsumedType, Entity: feed, Data: events.BatchConsumed{Step: batch.Step}, ID: "consumed-" + strconv.FormatInt(batch.Step, 10),
+					Run: run, Type: events.BatchConsumedType, Entity: feed,
+					Data: events.BatchConsumed{Step: batch.Step},
+					ID:   "consumed-" + strconv.FormatInt(batch.Step, 10),
 				})
 				if err != nil {
 					return err
@@ -176,7 +192,8 @@ func (p *Mill) train(ctx context.Context, run string) error {
 			if err != nil || batch.Step < cfg.Steps {
 				return err
 			}
-			_, err = p.Log.Submitter.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run, Data: events.RunClosed{Reason: "all steps are trained"}, ID: "close"})
+			_, err = p.Log.Submitter.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run,
+				Data: events.RunClosed{Reason: "all steps are trained"}, ID: "close"})
 			return err
 		})
 		return ctx.Err() != nil, err
@@ -225,7 +242,8 @@ func Open(ctx context.Context, log *eventlog.Log, run string, steps int64) error
 // OpenWith is Open of a run whose configuration differs. change may be called again.
 func OpenWith(ctx context.Context, log *eventlog.Log, run string, steps int64, change func(*runfile.RunConfig)) error {
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.MinVerifier = policy, runfile.BuiltinEndpoint, members, steps, runfile.VerifierUnguarded
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.Steps, cfg.MinVerifier = policy, runfile.BuiltinEndpoint, members,
+		steps, runfile.VerifierUnguarded
 	cfg.Feeds = []runfile.Feed{{Name: feed, GroupsPerBatch: groups, Ranks: 1}}
 	cfg.InFlight, cfg.Staleness = 0, runfile.Staleness{Max: steps + 1, Policy: runfile.StaleKeep}
 	return again.Keep(ctx, func() (bool, error) {
@@ -234,10 +252,12 @@ func OpenWith(ctx context.Context, log *eventlog.Log, run string, steps int64, c
 			return false, err
 		}
 		cfg.Tasks = []runfile.TaskSpec{{
-			Name: "task", Digest: "sha256:task", Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute), Snapshot: snapshot, Tests: snapshot, Instruction: "Do it well.",
+			Name: "task", Digest: "sha256:task", Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute),
+			Snapshot: snapshot, Tests: snapshot, Instruction: "Do it well.",
 		}}
 		change(&cfg)
-		_, err = log.Submitter.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunOpenedType, Entity: run, Data: events.RunOpened{Config: cfg}, ID: "open"})
+		_, err = log.Submitter.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunOpenedType, Entity: run,
+			Data: events.RunOpened{Config: cfg}, ID: "open"})
 		return err == nil, err
 	}, func(error, time.Duration) {})
 }

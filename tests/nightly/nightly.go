@@ -1,4 +1,5 @@
-// Package nightly says how long tests go on: briefly in .ci/run, and as long as it takes in .ci/nightly, which sets RONDO_NIGHTLY=1.
+// Package nightly says how long tests go on: briefly in .ci/run, and as long as it takes in
+// .ci/nightly, which sets RONDO_NIGHTLY=1.
 package nightly
 
 import (
@@ -29,7 +30,8 @@ func Only(t testing.TB) {
 	}
 }
 
-// Count is how often a test repeats something: as seldom as shows a fault, or as often as a night allows.
+// Count is how often a test repeats something: as seldom as shows a fault, or as
+// often as a night allows.
 func Count(day, night int) int {
 	if On() {
 		return night

@@ -54,7 +54,8 @@ func total(page, name string) (sum float64) {
 	return sum
 }
 
-// TestLivePlane: promtool takes what a plane serves while it trains, the table of metrics lists all of it, and it says what happens. The log is one of JSON objects, and quiet.
+// TestLivePlane: promtool takes what a plane serves while it trains, the table of metrics lists all
+// of it, and it says what happens. The log is one of JSON objects, and quiet.
 func TestLivePlane(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -73,14 +74,18 @@ func TestLivePlane(t *testing.T) {
 	if err := os.WriteFile(file, []byte(runFile), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(rondo, "run", "open", "first", "--dir", dir, "--file", file).CombinedOutput(); err != nil {
+	if out, err := exec.Command(rondo, "run", "open", "first", "--dir", dir,
+		"--file", file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var page string
 	program.Eventually(t, func() error {
 		page = pageOf(t, base)
-		for _, name := range []string{"rondo_rollout_reward_count", "rondo_batches_total", "rondo_turns_total", "rondo_tokens_total", "rondo_log_bytes", "rondo_log_limit_bytes",
-			"rondo_store_bytes", "rondo_disk_bytes", "rondo_consumer_ack_floor", "rondo_turn_staleness_versions_count", "rondo_fate_tokens_total", "rondo_rollouts_in_flight", "rondo_rollout_oldest_seconds", "rondo_groups_completed_total", "rondo_policy_version", "rondo_staleness_limit_versions"} {
+		for _, name := range []string{"rondo_rollout_reward_count", "rondo_batches_total", "rondo_turns_total",
+			"rondo_tokens_total", "rondo_log_bytes", "rondo_log_limit_bytes",
+			"rondo_store_bytes", "rondo_disk_bytes", "rondo_consumer_ack_floor", "rondo_turn_staleness_versions_count",
+			"rondo_fate_tokens_total", "rondo_rollouts_in_flight", "rondo_rollout_oldest_seconds",
+			"rondo_groups_completed_total", "rondo_policy_version", "rondo_staleness_limit_versions"} {
 			if total(page, name) <= 0 {
 				return fmt.Errorf("%s is 0 or missing in\n%s\n%s", name, page, up)
 			}
@@ -101,7 +106,8 @@ func TestLivePlane(t *testing.T) {
 	quiet(t, up.String())
 }
 
-// quiet: each line is an object with a fixed message, nothing is amiss, and there are few lines: no line for each rollout or turn.
+// quiet: each line is an object with a fixed message, nothing is amiss, and there are few lines: no
+// line for each rollout or turn.
 func quiet(t *testing.T, log string) {
 	t.Helper()
 	lines := 0

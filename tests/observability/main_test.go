@@ -1,4 +1,5 @@
-// Package observability_test holds metrics, alert rules and the dashboard to each other and to a plane that runs.
+// Package observability_test holds metrics, alert rules and the dashboard to each other
+// and to a plane that runs.
 package observability_test
 
 import (

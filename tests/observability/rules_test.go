@@ -40,11 +40,13 @@ func rules(t *testing.T) (all []rule) {
 	return all
 }
 
-// TestRules: promtool takes the rules, and each alert fires and stays silent as its tests say. Each has a test, and a line in the guide.
+// TestRules: promtool takes the rules, and each alert fires and stays silent as its tests say. Each
+// has a test, and a line in the guide.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	needPromtool(t)
-	for _, args := range [][]string{{"check", "rules", "../helm/rondo/files/rules.yml"}, {"test", "rules", "rules_test.yml"}, {"check", "config", "--syntax-only", "prometheus.yml"}} {
+	for _, args := range [][]string{{"check", "rules", "../helm/rondo/files/rules.yml"},
+		{"test", "rules", "rules_test.yml"}, {"check", "config", "--syntax-only", "prometheus.yml"}} {
 		command := exec.Command("promtool", args...)
 		command.Dir = folder
 		if out, err := command.CombinedOutput(); err != nil {
@@ -73,7 +75,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestNamedMetricsExist: what alerts and panels ask for is defined in the code, with the labels that they use.
+// TestNamedMetricsExist: what alerts and panels ask for is defined in the code, with
+// the labels that they use.
 func TestNamedMetricsExist(t *testing.T) {
 	t.Parallel()
 	all := defined(t)
@@ -136,7 +139,8 @@ func wellFormed(t *testing.T, expressions []string) {
 	}
 	var list []any
 	for i, e := range expressions {
-		list = append(list, map[string]any{"record": fmt.Sprint("panel:", i), "expr": strings.ReplaceAll(e, "$run", "x")})
+		list = append(list, map[string]any{"record": fmt.Sprint("panel:", i),
+			"expr": strings.ReplaceAll(e, "$run", "x")})
 	}
 	text, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "panels", "rules": list}}})
 	if err != nil {

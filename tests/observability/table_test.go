@@ -57,7 +57,8 @@ func defined(t *testing.T) map[string]metric {
 	return found
 }
 
-// read reads prometheus.NewXVec(prometheus.XOpts{Name: …, Help: …}, []string{…}) and prometheus.NewDesc(name, help, []string{…}, nil), which is of a gauge.
+// read reads prometheus.NewXVec(prometheus.XOpts{Name: …, Help: …}, []string{…}) and
+// prometheus.NewDesc(name, help, []string{…}, nil), which is of a gauge.
 func read(call *ast.CallExpr) (m metric, ok bool) {
 	f, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || len(call.Args) == 0 {

@@ -1,4 +1,5 @@
-// Package outage takes from a running plane what it depends on, and wants to be told, and that the plane goes on by itself.
+// Package outage takes from a running plane what it depends on, and wants to be told, and that the
+// plane goes on by itself.
 package outage
 
 import (
@@ -100,7 +101,8 @@ func eventsOf(t *testing.T, dir, run string) (int64, error) {
 	return shown.Events, nil
 }
 
-// TestDiskWasFull: a plane whose disk is full says so in its log, at /healthz and /readyz, in doctor and in run show, and goes on when there is room.
+// TestDiskWasFull: a plane whose disk is full says so in its log, at /healthz and /readyz, in
+// doctor and in run show, and goes on when there is room.
 func TestDiskWasFull(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -130,10 +132,12 @@ func TestDiskWasFull(t *testing.T) {
 	for _, path := range []string{"/healthz", "/readyz"} {
 		wants(t, status, path, false, "disk_full", "log_refuses_writes RONDO_r", "no space left on device")
 	}
-	if out, _ := command(t, "run", "show", "r", "--dir", dir); !strings.Contains(out, "outage: log_refuses_writes RONDO_r") {
+	if out, _ := command(t, "run", "show", "r", "--dir", dir); !strings.Contains(out,
+		"outage: log_refuses_writes RONDO_r") {
 		t.Errorf("run show on a full disk:\n%s", out)
 	}
-	if out, code := command(t, "doctor", "--dir", dir); code != 2 || !strings.Contains(out, "log_refuses_writes RONDO_r") {
+	if out, code := command(t, "doctor", "--dir", dir); code != 2 ||
+		!strings.Contains(out, "log_refuses_writes RONDO_r") {
 		t.Errorf("doctor on a full disk: %d\n%s", code, out)
 	}
 	before, err := eventsOf(t, dir, "r")
@@ -149,10 +153,12 @@ func TestDiskWasFull(t *testing.T) {
 		return err
 	})
 	wants(t, status, "/readyz", true)
-	for _, line := range []string{`msg="outage began" kind=log_refuses_writes of=RONDO_r `, `msg="outage ended" kind=log_refuses_writes of=RONDO_r `, `msg="log restarted"`} {
+	for _, line := range []string{`msg="outage began" kind=log_refuses_writes of=RONDO_r `,
+		`msg="outage ended" kind=log_refuses_writes of=RONDO_r `, `msg="log restarted"`} {
 		once(t, up, line)
 	}
-	if _, page, err := ask(status, "/metrics"); err != nil || !strings.Contains(page, `rondo_outages_total{kind="log_refuses_writes"} 1`) {
+	if _, page, err := ask(status, "/metrics"); err != nil ||
+		!strings.Contains(page, `rondo_outages_total{kind="log_refuses_writes"} 1`) {
 		t.Errorf("metrics: %v\n%s", err, page)
 	}
 	if out, code := command(t, "audit", "r", "--dir", dir); code != 0 {
@@ -161,8 +167,8 @@ func TestDiskWasFull(t *testing.T) {
 	up.Stop(t)
 }
 
-// TestLogStands: a service beside a log that is stopped for a while says so, and once each in its log. The plane whose clock jumps meanwhile,
-// perhaps while its services are starting, goes on.
+// TestLogStands: a service beside a log that is stopped for a while says so, and once each in its
+// log. The plane whose clock jumps meanwhile, perhaps while its services are starting, goes on.
 func TestLogStands(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -178,7 +184,8 @@ func TestLogStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := address(t)
-	service := program.Start(t, exec.Command(rondo, "service", "intake", "--nats", endpoint.NATS, "--store", endpoint.Store, "--dir", t.TempDir(), "--metrics-listen", own))
+	service := program.Start(t, exec.Command(rondo, "service", "intake", "--nats", endpoint.NATS,
+		"--store", endpoint.Store, "--dir", t.TempDir(), "--metrics-listen", own))
 	wants(t, own, "/readyz", true)
 	if err := up.Cmd.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)

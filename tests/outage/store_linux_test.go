@@ -57,11 +57,13 @@ func newFront(t *testing.T) *front {
 	return f
 }
 
-// open opens a run whose rollouts may take so long. It has few of them in flight: on a busy machine, none waits for its limit.
+// open opens a run whose rollouts may take so long. It has few of them in flight: on a busy
+// machine, none waits for its limit.
 func open(t *testing.T, dir, run string, timeout time.Duration) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "run.yaml")
-	if err := os.WriteFile(file, []byte("endpoint: builtin\npolicy: "+run+"\nstaleness: {max: 1}\nin_flight: 16\nlimits: {timeout: "+timeout.String()+"}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("endpoint: builtin\npolicy: "+run+
+		"\nstaleness: {max: 1}\nin_flight: 16\nlimits: {timeout: "+timeout.String()+"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, code := command(t, "run", "open", run, "--dir", dir, "--file", file); code != 0 {
@@ -104,8 +106,9 @@ func typed(t *testing.T, dir, run string) (all []event) {
 	return all
 }
 
-// TestStoreAnswers503: a store that answers 503 for longer than all tries of its client and of a rollout together, and for twice as long as a rollout may take, fails no rollout and pauses no run.
-// The plane says so, and goes on by itself.
+// TestStoreAnswers503: a store that answers 503 for longer than all tries of its client and of a
+// rollout together, and for twice as long as a rollout may take, fails no rollout and pauses no
+// run. The plane says so, and goes on by itself.
 func TestStoreAnswers503(t *testing.T) {
 	nightly.Only(t)
 	program.NeedSandbox(t)
@@ -143,7 +146,8 @@ func TestStoreAnswers503(t *testing.T) {
 		if strings.HasSuffix(e.Type, "stage.waited") {
 			waits++
 		}
-		if strings.HasSuffix(e.Type, "rollout.failed") || strings.HasSuffix(e.Type, "rollout.retried") || strings.HasSuffix(e.Type, "run.paused") {
+		if strings.HasSuffix(e.Type, "rollout.failed") || strings.HasSuffix(e.Type, "rollout.retried") ||
+			strings.HasSuffix(e.Type, "run.paused") {
 			t.Errorf("the outage has cost %s: %s", e.Type, e.Data)
 		}
 	}

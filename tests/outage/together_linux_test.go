@@ -15,9 +15,11 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestOutageLossAndKills: a plane with two runs is without its store for ten minutes, five times as long as a rollout may take. It is killed before the store is back.
-// Then the stream of one run is deleted, and restored beside the services, by a recovery that is killed and begun again; and the plane is killed once more. Both
-// runs go on by themselves each time, no run is paused, and the audit of both is clean.
+// TestOutageLossAndKills: a plane with two runs is without its store for ten minutes, five times
+// as long as a rollout may take. It is killed before the store is back. Then the stream of one run
+// is deleted, and restored beside the services, by a recovery that is killed and begun again; and
+// the plane is killed once more. Both runs go on by themselves each time, no run is paused, and
+// the audit of both is clean.
 func TestOutageLossAndKills(t *testing.T) {
 	nightly.Only(t)
 	program.NeedSandbox(t)

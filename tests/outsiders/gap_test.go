@@ -9,8 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestLogprobGapPausesARun: a trainer that is far from the sampler pauses its run. A batch that it takes twice counts once, so a resumed run goes on
-// until the next one.
+// TestLogprobGapPausesARun: a trainer that is far from the sampler pauses its run. A batch that it
+// takes twice counts once, so a resumed run goes on until the next one.
 func TestLogprobGapPausesARun(t *testing.T) {
 	cfg := servicetest.Config()
 	cfg.External, cfg.Endpoint, cfg.Limits.LogprobGap = true, "", 0.5
@@ -27,7 +27,8 @@ func TestLogprobGapPausesARun(t *testing.T) {
 	}
 	consumed := func(step int64, mean float64) {
 		t.Helper()
-		p.must(events.BatchConsumedType, "trainer", events.BatchConsumed{Step: step, LogprobGap: &events.LogprobGap{MeanAbs: mean, MaxAbs: 2 * mean, KL: mean, Tokens: 6}})
+		p.must(events.BatchConsumedType, "trainer", events.BatchConsumed{Step: step,
+			LogprobGap: &events.LogprobGap{MeanAbs: mean, MaxAbs: 2 * mean, KL: mean, Tokens: 6}})
 	}
 	paused := func(n int) events.RunPaused {
 		t.Helper()
@@ -35,23 +36,27 @@ func TestLogprobGapPausesARun(t *testing.T) {
 	}
 
 	batch("x1", 1)
-	p.must(events.BatchConsumedType, "trainer", events.BatchConsumed{Step: 1}) // taken; the gap is measured a little later
+	// taken; the gap is measured a little later
+	p.must(events.BatchConsumedType, "trainer", events.BatchConsumed{Step: 1})
 	consumed(1, 0.9)
 	if first := paused(1); first.Class != events.PauseLogprobGap || !strings.Contains(first.Reason, "at step 1") {
 		t.Errorf("paused as %+v", first)
 	}
-	if err := p.submit(events.GroupOpenedType, "x2", events.GroupOpened{Task: "theirs", Size: 1}); err == nil || !strings.Contains(err.Error(), "run r is paused") {
+	if err := p.submit(events.GroupOpenedType, "x2", events.GroupOpened{Task: "theirs", Size: 1}); err == nil ||
+		!strings.Contains(err.Error(), "run r is paused") {
 		t.Errorf("a group in the paused run: %v", err)
 	}
 	consumed(1, 0.9)
 	p.must(events.RunResumedType, "r", events.RunResumed{})
-	p.must(events.BatchRewoundType, "trainer", events.BatchRewound{ToStep: 0}) // the trainer was killed, and takes the batch again
+	// the trainer was killed, and takes the batch again
+	p.must(events.BatchRewoundType, "trainer", events.BatchRewound{ToStep: 0})
 	consumed(1, 0.9)
 	batch("x3", 2)
 	consumed(2, 0.01)
 	batch("x4", 3)
 	consumed(3, 4)
-	if second := paused(2); !strings.Contains(second.Reason, "at step 3") { // the second pause of all: step 1 has caused one
+	// the second pause of all: step 1 has caused one
+	if second := paused(2); !strings.Contains(second.Reason, "at step 3") {
 		t.Errorf("paused as %+v", second)
 	}
 	p.prove()

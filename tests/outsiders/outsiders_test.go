@@ -15,7 +15,8 @@ import (
 // enough is more time than any of it takes.
 const enough = 9 * time.Minute
 
-// TestExternalRun hands groups of a harness in that lives elsewhere, until the run's steps are trained.
+// TestExternalRun hands groups of a harness in that lives elsewhere, until the
+// run's steps are trained.
 func TestExternalRun(t *testing.T) {
 	cfg := servicetest.Config()
 	cfg.External, cfg.Endpoint, cfg.Steps = true, "", 2
@@ -29,9 +30,11 @@ func TestExternalRun(t *testing.T) {
 	p.score("x1-0", "theirs", 1)
 	p.score("x1-1", "theirs", 0)
 	p.score("xtwo-0", "theirs", 0.75)
-	p.must(events.RolloutFailedType, "xtwo-2", events.RolloutFailed{Stage: "harness", Class: events.ClassSandbox, Message: "lost"})
+	p.must(events.RolloutFailedType, "xtwo-2", events.RolloutFailed{Stage: "harness", Class: events.ClassSandbox,
+		Message: "lost"})
 	first := p.batch(1)
-	if !slices.Equal(first.Groups, []string{"x1", "xtwo"}) || !slices.Equal(first.Rollouts, []string{"x1-0", "x1-1", "xtwo-0", "xtwo-1"}) || first.Sampled != 12 {
+	if !slices.Equal(first.Groups, []string{"x1", "xtwo"}) ||
+		!slices.Equal(first.Rollouts, []string{"x1-0", "x1-1", "xtwo-0", "xtwo-1"}) || first.Sampled != 12 {
 		t.Errorf("the first batch is %+v", first)
 	}
 	p.trained(1)
@@ -44,18 +47,23 @@ func TestExternalRun(t *testing.T) {
 	p.must(events.FeedbackRecordedType, "x4-0", events.FeedbackRecorded{Signal: events.SignalAccept})
 	p.score("x4-1", "theirs", 0)
 	second := p.batch(2)
-	if !slices.Equal(second.Rollouts, []string{"x3-0", "x4-0", "x4-1"}) && !slices.Equal(second.Rollouts, []string{"x4-0", "x4-1", "x3-0"}) {
+	if !slices.Equal(second.Rollouts, []string{"x3-0", "x4-0", "x4-1"}) &&
+		!slices.Equal(second.Rollouts, []string{"x4-0", "x4-1", "x3-0"}) {
 		t.Errorf("the second batch is %+v", second)
 	}
 	failed := servicetest.WaitData[events.RolloutFailed](t, p.log, "r", events.RolloutFailedType, "x3-1")
 	if failed.Class != events.ClassDeadline || failed.Stage != events.StageSampler {
 		t.Errorf("the silent member failed as %+v", failed)
 	}
-	if err := p.submit(events.RolloutFinishedType, "x3-1", servicetest.Finished(t, p.log.Store(), "r", "x3-1", servicetest.Trajectory("r", "x3-1", "theirs"))); err == nil || !strings.Contains(err.Error(), "has failed already: sampler: deadline") {
+	if err := p.submit(events.RolloutFinishedType, "x3-1",
+		servicetest.Finished(t, p.log.Store(), "r", "x3-1",
+			servicetest.Trajectory("r", "x3-1", "theirs"))); err == nil ||
+		!strings.Contains(err.Error(), "has failed already: sampler: deadline") {
 		t.Errorf("an end after the deadline: %v", err)
 	}
 	p.must(events.GroupOpenedType, "x5", events.GroupOpened{Task: "theirs", Size: 2})
-	p.must(events.RolloutStartedType, "x5-1", events.RolloutStarted{Group: "x5", Member: 1, Task: "theirs", Deadline: time.Now().Add(enough).UTC()})
+	p.must(events.RolloutStartedType, "x5-1", events.RolloutStarted{Group: "x5", Member: 1, Task: "theirs",
+		Deadline: time.Now().Add(enough).UTC()})
 	p.trained(2)
 
 	closed := servicetest.WaitData[events.RunClosed](t, p.log, "r", events.RunClosedType, "r")
@@ -72,7 +80,8 @@ func TestExternalRun(t *testing.T) {
 	}
 }
 
-// TestQueriesBecomeBatches: a user's query is answered by a group of its own, and what users make of the answers is the reward.
+// TestQueriesBecomeBatches: a user's query is answered by a group of its own, and what users make
+// of the answers is the reward.
 func TestQueriesBecomeBatches(t *testing.T) {
 	cfg := servicetest.Config("a")
 	cfg.External = true // but for queries it opens nothing
@@ -82,10 +91,13 @@ func TestQueriesBecomeBatches(t *testing.T) {
 	cfg.Features, cfg.Traffic = runfile.Features, runfile.Traffic{Rate: 0.5}
 	p := newPlane(t, cfg)
 
-	p.must(events.QuerySubmittedType, "q-anna", events.QuerySubmitted{Instruction: "Why is it slow?", Task: "a", Session: "anna", Consent: true})
+	p.must(events.QuerySubmittedType, "q-anna", events.QuerySubmitted{Instruction: "Why is it slow?", Task: "a",
+		Session: "anna", Consent: true})
 	servicetest.Wait(t, p.log, "r", events.RolloutFinishedType, "g000001-0", 1)
-	p.must(events.FeedbackRecordedType, "g000001-1", events.FeedbackRecorded{Signal: events.SignalReject}) // perhaps before its end
-	p.must(events.FeedbackRecordedType, "g000001-0", events.FeedbackRecorded{Signal: events.SignalFollow, Text: "really?"})
+	// perhaps before its end
+	p.must(events.FeedbackRecordedType, "g000001-1", events.FeedbackRecorded{Signal: events.SignalReject})
+	p.must(events.FeedbackRecordedType, "g000001-0", events.FeedbackRecorded{Signal: events.SignalFollow,
+		Text: "really?"})
 	p.must(events.FeedbackRecordedType, "g000001-0", events.FeedbackRecorded{Signal: events.SignalAccept})
 	batch := p.batch(1)
 	if !slices.Equal(batch.Groups, []string{"g000001"}) || len(batch.Rollouts) != 2 || batch.RewardMean != 0.5 {
@@ -100,7 +112,8 @@ func TestQueriesBecomeBatches(t *testing.T) {
 	}
 }
 
-// TestOutcomesRaceWithDeadlines: outsiders state outcomes in the moment in which the deadlines pass. Each rollout has one.
+// TestOutcomesRaceWithDeadlines: outsiders state outcomes in the moment in which the deadlines
+// pass. Each rollout has one.
 func TestOutcomesRaceWithDeadlines(t *testing.T) {
 	cfg := servicetest.Config()
 	cfg.External, cfg.Endpoint, cfg.GroupSize = true, "", 1
@@ -112,9 +125,11 @@ func TestOutcomesRaceWithDeadlines(t *testing.T) {
 	refs := map[string]events.RolloutScored{}
 	for i := range size {
 		id := events.RolloutID("x1", i)
-		p.must(events.RolloutStartedType, id, events.RolloutStarted{Group: "x1", Member: i, Task: "theirs", Deadline: late.UTC()})
+		p.must(events.RolloutStartedType, id, events.RolloutStarted{Group: "x1", Member: i,
+			Task: "theirs", Deadline: late.UTC()})
 		f := servicetest.Finished(t, p.log.Store(), "r", id, servicetest.Trajectory("r", id, "theirs"))
-		if i%2 == 0 && p.submit(events.RolloutFinishedType, id, f) == nil { // on a slow machine it is too late for that already
+		// on a slow machine it is too late for that already
+		if i%2 == 0 && p.submit(events.RolloutFinishedType, id, f) == nil {
 			refs[id] = events.RolloutScored{Reward: 1, Trajectory: f.Trajectory}
 		}
 	}
@@ -127,7 +142,8 @@ func TestOutcomesRaceWithDeadlines(t *testing.T) {
 				done <- p.submit(events.RolloutScoredType, id, scored)
 				return
 			}
-			done <- p.submit(events.RolloutFailedType, id, events.RolloutFailed{Stage: "harness", Class: events.ClassInternal})
+			done <- p.submit(events.RolloutFailedType, id,
+				events.RolloutFailed{Stage: "harness", Class: events.ClassInternal})
 		}()
 	}
 	stated := 0
@@ -135,7 +151,8 @@ func TestOutcomesRaceWithDeadlines(t *testing.T) {
 		err := <-done
 		if err == nil {
 			stated++
-		} else if !strings.Contains(err.Error(), "failed already") && !strings.Contains(err.Error(), "with other content") {
+		} else if !strings.Contains(err.Error(), "failed already") &&
+			!strings.Contains(err.Error(), "with other content") {
 			t.Error(err)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package outsiders submits rollouts, queries and feedback to a plane with all its services, and looks at what
-// becomes of them.
+// Package outsiders submits rollouts, queries and feedback to a plane with all its services, and
+// looks at what becomes of them.
 package outsiders
 
 import (
@@ -49,7 +49,8 @@ func newPlane(t *testing.T, cfg runfile.RunConfig) *plane {
 func (p *plane) submit(t events.Type, entity string, data any) error {
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
-	_, err := p.log.Submitter.Submit(ctx, eventlog.Submission{Run: "r", Type: t, Entity: entity, Data: data, ID: fmt.Sprintf("%s-%s-%d", t, entity, time.Now().UnixNano())})
+	_, err := p.log.Submitter.Submit(ctx, eventlog.Submission{Run: "r", Type: t, Entity: entity, Data: data,
+		ID: fmt.Sprintf("%s-%s-%d", t, entity, time.Now().UnixNano())})
 	return err
 }
 
@@ -88,14 +89,18 @@ func (p *plane) score(id, task string, reward float64) {
 func (p *plane) trained(step int64) {
 	p.t.Helper()
 	p.must(events.BatchConsumedType, "trainer", events.BatchConsumed{Step: step})
-	w := events.WeightsPublished{Policy: "small", Version: step, Run: "r", ThroughStep: step, Manifest: servicetest.Blob(p.t, p.log.Store(), []byte("manifest"))}
-	servicetest.Append(p.t, p.log, servicetest.Event(p.t, events.Catalogue, events.WeightsPublishedType, "small", events.Ordinal(step), w))
-	servicetest.Append(p.t, p.log, servicetest.Event(p.t, "r", events.WeightsPublishedType, "small", events.Ordinal(step), w))
+	w := events.WeightsPublished{Policy: "small", Version: step, Run: "r", ThroughStep: step,
+		Manifest: servicetest.Blob(p.t, p.log.Store(), []byte("manifest"))}
+	servicetest.Append(p.t, p.log, servicetest.Event(p.t, events.Catalogue, events.WeightsPublishedType,
+		"small", events.Ordinal(step), w))
+	servicetest.Append(p.t, p.log, servicetest.Event(p.t, "r", events.WeightsPublishedType,
+		"small", events.Ordinal(step), w))
 }
 
 func (p *plane) batch(step int) events.BatchReady {
 	p.t.Helper()
-	return servicetest.Data[events.BatchReady](p.t, servicetest.Wait(p.t, p.log, "r", events.BatchReadyType, "trainer", step)[step-1])
+	return servicetest.Data[events.BatchReady](p.t, servicetest.Wait(p.t, p.log, "r", events.BatchReadyType,
+		"trainer", step)[step-1])
 }
 
 // prove holds the run to all that Rondo promises, and makes its decisions again.
@@ -104,7 +109,8 @@ func (p *plane) prove() audit.Report {
 	return planes.Prove(p.t, p.log, "r")
 }
 
-// endpoint is an inference server whose model says one thing; it returns the instructions that it was given.
+// endpoint is an inference server whose model says one thing; it returns the
+// instructions that it was given.
 func endpoint(t *testing.T) (url string, asked chan string) {
 	t.Helper()
 	asked = make(chan string, 100)

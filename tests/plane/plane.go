@@ -1,4 +1,5 @@
-// Package plane runs the services that outsiders meet on the log of a test, and holds its run to all that Rondo promises.
+// Package plane runs the services that outsiders meet on the log of a test, and holds its run to
+// all that Rondo promises.
 package plane
 
 import (
@@ -21,14 +22,16 @@ import (
 // Service is how a service is run.
 type Service func(context.Context, pipeline.Env) error
 
-// Start opens a run and starts the intake, the deciding services and a scorer, and others beside them, until the test ends.
+// Start opens a run and starts the intake, the deciding services and a scorer, and others beside
+// them, until the test ends.
 func Start(t testing.TB, log *eventlog.Log, run string, cfg runfile.RunConfig, others ...Service) {
 	t.Helper()
 	servicetest.OpenRun(t, log, run, cfg)
 	scores := func(ctx context.Context, env pipeline.Env) error {
 		return scorer.Run(ctx, env, scorer.Options{Slots: 2})
 	}
-	for _, service := range append(others, intake.Run, querysampler.Run, advantagecalculator.Run, trainerfeeder.Run, scores) {
+	for _, service := range append(others, intake.Run, querysampler.Run, advantagecalculator.Run,
+		trainerfeeder.Run, scores) {
 		env := servicetest.Env(t, log)
 		servicetest.Start(t, func(ctx context.Context) error { return service(ctx, env) })
 	}
@@ -59,7 +62,8 @@ func Prove(t testing.TB, log *eventlog.Log, run string) audit.Report {
 	again := pipeline.Verification{
 		Log: log.Reader, Run: run, Report: func(d pipeline.Difference) { t.Errorf("decided again, %+v", d) },
 		Deciders: map[string]map[string]pipeline.Decider{
-			topology.QuerySampler: samplers, topology.AdvantageCalculator: calculators, topology.TrainerFeeder: trainerfeeder.Deciders(run, cfg, log.Store()),
+			topology.QuerySampler: samplers, topology.AdvantageCalculator: calculators,
+			topology.TrainerFeeder: trainerfeeder.Deciders(run, cfg, log.Store()),
 		},
 	}
 	checked, err := again.Verify(t.Context())

@@ -17,8 +17,9 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestFullBlocksAreCut: a stream fills one file after the other, and the power is cut around the moments in which the server goes on to
-// the next one. What is left has no gap, and ends no earlier than the durability says.
+// TestFullBlocksAreCut: a stream fills one file after the other, and the power is cut around the
+// moments in which the server goes on to the next one. What is left has no gap, and ends no earlier
+// than the durability says.
 func TestFullBlocksAreCut(t *testing.T) {
 	t.Parallel()
 	const interval = 100 * time.Millisecond
@@ -83,7 +84,8 @@ func TestFullBlocksAreCut(t *testing.T) {
 				}
 				state := s.CachedInfo().State
 				if state.NumDeleted > 0 || state.Msgs != state.LastSeq {
-					t.Errorf("%d of the messages until sequence %d are there: %d are gaps", state.Msgs, state.LastSeq, state.NumDeleted)
+					t.Errorf("%d of the messages until sequence %d are there: %d are gaps", state.Msgs,
+						state.LastSeq, state.NumDeleted)
 				}
 				if next := state.LastSeq + 1; next <= c.last && c.at.Sub(at[next]) > interval+slack {
 					t.Errorf("message %d was answered %s before the cut, and is lost", next, c.at.Sub(at[next]))
@@ -100,7 +102,8 @@ func onDisk(t *testing.T, mount string, interval time.Duration, do func(*embedde
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	server, err := embedded.Start(embedded.Options{Dir: filepath.Join(folder, "nats"), SyncInterval: interval, Streams: eventlog.StreamSettings})
+	server, err := embedded.Start(embedded.Options{Dir: filepath.Join(folder, "nats"), SyncInterval: interval,
+		Streams: eventlog.StreamSettings})
 	if err != nil {
 		t.Fatal(err)
 	}

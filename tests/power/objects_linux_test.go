@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestObjectsAreCut: an object that a store says it holds, and a fact may name, is there after a power cut.
+// TestObjectsAreCut: an object that a store says it holds, and a fact may name, is
+// there after a power cut.
 func TestObjectsAreCut(t *testing.T) {
 	t.Parallel()
 	data := []byte("what a fact names")
@@ -22,7 +23,8 @@ func TestObjectsAreCut(t *testing.T) {
 			_, err := storage.PutBlob(ctx, s, data)
 			return err
 		},
-		"there already, of a writer that was killed before it synced the name": func(ctx context.Context, s *dir.Store, path string) error {
+		"there already, of a writer that was killed before it synced the name": func(ctx context.Context,
+			s *dir.Store, path string) error {
 			place := filepath.Join(path, storage.BlobKey(storage.Digest(data)))
 			if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
 				return err
@@ -32,14 +34,16 @@ func TestObjectsAreCut(t *testing.T) {
 				return err
 			}
 			_, err = f.Write(data)
-			if err = errors.Join(err, f.Sync(), f.Close(), os.Rename(place, place+"x"), os.Rename(place+"x", place)); err != nil {
+			if err = errors.Join(err, f.Sync(), f.Close(), os.Rename(place, place+"x"),
+				os.Rename(place+"x", place)); err != nil {
 				return err
 			}
 			_, err = storage.PutBlob(ctx, s, data)
 			return err
 		},
 		"in a folder that was made before": func(ctx context.Context, s *dir.Store, path string) error {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(path, storage.BlobKey(storage.Digest(data)))), 0o755); err != nil {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(path, storage.BlobKey(storage.Digest(data)))),
+				0o755); err != nil {
 				return err
 			}
 			_, err := storage.PutBlob(ctx, s, data)
@@ -60,7 +64,8 @@ func TestObjectsAreCut(t *testing.T) {
 			if err = errors.Join(err, unmount()); err != nil {
 				t.Fatal(err)
 			}
-			left, _ := disk.Cut(nil).ReadFile(filepath.Join("some/where/objects", storage.BlobKey(storage.Digest(data))))
+			left, _ := disk.Cut(nil).ReadFile(filepath.Join("some/where/objects",
+				storage.BlobKey(storage.Digest(data))))
 			if string(left) != string(data) {
 				t.Errorf("the object is %q after the cut", left)
 			}

@@ -19,8 +19,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestPacksAreCut: small objects are packed and deleted by two processes while the power is cut, again and again. What was answered is so when the
-// store is opened again, and no object is torn.
+// TestPacksAreCut: small objects are packed and deleted by two processes while the power is cut,
+// again and again. What was answered is so when the store is opened again, and no object is torn.
 func TestPacksAreCut(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -49,7 +49,8 @@ func TestPacksAreCut(t *testing.T) {
 	}
 }
 
-// answered is what a store has answered: objects that are there, or deleted. What was begun and not answered may be either.
+// answered is what a store has answered: objects that are there, or deleted. What was begun and
+// not answered may be either.
 type answered struct {
 	mu    sync.Mutex
 	there map[string]bool

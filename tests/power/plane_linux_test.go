@@ -107,7 +107,8 @@ func live(ctx context.Context, o orders) error {
 	if err != nil {
 		return err
 	}
-	server, err := embedded.Start(embedded.Options{Dir: filepath.Join(o.Dir, "nats"), SyncInterval: o.Interval, Streams: eventlog.StreamSettings})
+	server, err := embedded.Start(embedded.Options{Dir: filepath.Join(o.Dir, "nats"), SyncInterval: o.Interval,
+		Streams: eventlog.StreamSettings})
 	if err != nil {
 		return err
 	}
@@ -206,7 +207,8 @@ func (p *plane) check(ctx context.Context, known []answer) (f findings, err erro
 			f.Broken = append(f.Broken, fmt.Sprintf("run %s was answered as open, and does not open: %v", a.Run, err))
 		}
 		if _, err := p.log.Last(ctx, events.Catalogue, events.RunOpenedType.Kind(), a.Run); err != nil {
-			f.Broken = append(f.Broken, fmt.Sprintf("run %s was answered as open, and is not in the catalogue: %v", a.Run, err))
+			f.Broken = append(f.Broken, fmt.Sprintf("run %s was answered as open, and is not in the catalogue: %v",
+				a.Run, err))
 		}
 	}
 	for _, run := range lastOpened(known, openRuns) {
@@ -225,7 +227,8 @@ func (p *plane) check(ctx context.Context, known []answer) (f findings, err erro
 func (p *plane) outsiders(ctx context.Context, known []answer) error {
 	old := lastOpened(known, 3*openRuns)
 	for _, run := range old[:max(0, len(old)-openRuns)] {
-		if _, err := p.log.Submitter.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run, Data: events.RunClosed{}, ID: "close"}); err != nil {
+		if _, err := p.log.Submitter.Submit(ctx, eventlog.Submission{Run: run, Type: events.RunClosedType, Entity: run,
+			Data: events.RunClosed{}, ID: "close"}); err != nil {
 			return err
 		}
 	}
@@ -252,15 +255,19 @@ func (p *plane) open(ctx context.Context, run string) error {
 		return err
 	}
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.MinVerifier = "policy", runfile.BuiltinEndpoint, 2, runfile.VerifierUnguarded
+	cfg.Policy, cfg.Endpoint, cfg.GroupSize, cfg.MinVerifier = "policy", runfile.BuiltinEndpoint, 2,
+		runfile.VerifierUnguarded
 	cfg.Features, cfg.Traffic = []string{runfile.FeatureUserTraffic}, runfile.Traffic{Rate: 1}
 	cfg.Feeds = []runfile.Feed{{Name: "trainer", GroupsPerBatch: 2, Ranks: 1}}
 	cfg.InFlight, cfg.Staleness = 0, runfile.Staleness{Max: 20, Policy: runfile.StaleKeep}
 	cfg.Tasks = []runfile.TaskSpec{{
-		Name: taskName, Digest: "sha256:" + taskName, Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute), Snapshot: snapshot, Tests: snapshot,
-		Instruction: strings.Repeat("Do it well. ", p.rng.IntN(2)*20_000), // at times too much for an event: its body goes to the store
+		Name: taskName, Digest: "sha256:" + taskName, Workdir: "/app", VerifierTimeout: runfile.Duration(time.Minute),
+		Snapshot: snapshot, Tests: snapshot,
+		// at times too much for an event: its body goes to the store
+		Instruction: strings.Repeat("Do it well. ", p.rng.IntN(2)*20_000),
 	}}
-	return p.submit(ctx, eventlog.Submission{Run: run, Type: events.RunOpenedType, Entity: run, Data: events.RunOpened{Config: cfg}, ID: "open"}, true)
+	return p.submit(ctx, eventlog.Submission{Run: run, Type: events.RunOpenedType, Entity: run,
+		Data: events.RunOpened{Config: cfg}, ID: "open"}, true)
 }
 
 // user sends a run's queries.
@@ -270,9 +277,11 @@ func (p *plane) user(ctx context.Context, run string, user int) error {
 		if i%4 == 3 {
 			words = 10_000 // blocks of the log fill up
 		}
-		q := events.QuerySubmitted{Instruction: strings.Repeat("mend it, ", words), Task: taskName, Verify: true, Session: "s", Consent: true}
+		q := events.QuerySubmitted{Instruction: strings.Repeat("mend it, ", words), Task: taskName, Verify: true,
+			Session: "s", Consent: true}
 		entity := fmt.Sprintf("%s%d-%d", events.QueryPrefix, user, i)
-		if err := p.submit(ctx, eventlog.Submission{Run: run, Type: events.QuerySubmittedType, Entity: entity, Data: q, ID: entity}, false); err != nil {
+		if err := p.submit(ctx, eventlog.Submission{Run: run, Type: events.QuerySubmittedType, Entity: entity, Data: q,
+			ID: entity}, false); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,5 @@
-// Package power cuts the power of planes: of their processes, and of the disk under them, which forgets what was not synced.
+// Package power cuts the power of planes: of their processes, and of the disk under them, which
+// forgets what was not synced.
 package power
 
 import (
@@ -24,14 +25,17 @@ const slack = 3 * time.Second
 
 func TestMain(m *testing.M) { os.Exit(program.Run(m)) }
 
-// TestPowerCuts: facts are answered, and the power is cut, again and again. What was answered is there when the plane starts again, but
-// for what the durability names; every run that was answered as open opens, its audit is clean, and what was begun comes to an end.
+// TestPowerCuts: facts are answered, and the power is cut, again and again. What was answered is
+// there when the plane starts again, but for what the durability names; every run that was answered
+// as open opens, its audit is clean, and what was begun comes to an end.
 func TestPowerCuts(t *testing.T) {
 	t.Parallel()
-	for name, interval := range map[string]time.Duration{"always": 0, "100ms": 100 * time.Millisecond, "1h": time.Hour} {
+	for name, interval := range map[string]time.Duration{"always": 0, "100ms": 100 * time.Millisecond,
+		"1h": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // they wait most of the time
-			m := &machine{t: t, interval: interval, disk: forgetful.NewDisk(), mount: t.TempDir(), known: filepath.Join(t.TempDir(), "known")}
+			m := &machine{t: t, interval: interval, disk: forgetful.NewDisk(), mount: t.TempDir(),
+				known: filepath.Join(t.TempDir(), "known")}
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed %d", seed)
 			chance := rand.New(rand.NewPCG(seed, 0))
@@ -44,7 +48,8 @@ func TestPowerCuts(t *testing.T) {
 				m.disk = m.disk.Cut(keeps)
 			}
 			m.settle()
-			t.Logf("%d facts were answered, and are there; %d that the durability names are lost", len(m.answers), m.lost)
+			t.Logf("%d facts were answered, and are there; %d that the durability names are lost", len(m.answers),
+				m.lost)
 		})
 	}
 }
@@ -170,7 +175,8 @@ func (m *machine) checked(p *process) bool {
 	}
 }
 
-// judge holds what is lost against the durability. What the durability names is not looked for again.
+// judge holds what is lost against the durability. What the durability names
+// is not looked for again.
 func (m *machine) judge(f findings) {
 	for _, broken := range f.Broken {
 		m.t.Error(broken)

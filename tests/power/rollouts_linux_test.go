@@ -11,8 +11,10 @@ import (
 	"github.com/rondo-rl/rondo/tests/mill"
 )
 
-// effect is a service that answers facts of one type, each with one fact behind it on the rollout's chain.
-func (p *plane) effect(name string, of events.Type, answer func(context.Context, events.Event) (events.Type, any, error)) func(context.Context, pipeline.Env) error {
+// effect is a service that answers facts of one type, each with one fact behind
+// it on the rollout's chain.
+func (p *plane) effect(name string, of events.Type, answer func(context.Context, events.Event) (events.Type, any,
+	error)) func(context.Context, pipeline.Env) error {
 	handle := func(ctx context.Context, m pipeline.Message) ([]events.Event, error) {
 		last, err := m.Log.Last(ctx, m.Event.Run, of.Kind(), m.Event.Entity)
 		if err != nil || last.Type != of {
@@ -39,14 +41,15 @@ func (p *plane) generate(ctx context.Context, e events.Event) (events.Type, any,
 // score plays the scorer.
 func (p *plane) score(_ context.Context, e events.Event) (events.Type, any, error) {
 	finished, err := events.Data[events.RolloutFinished](e)
-	return events.RolloutScoredType, events.RolloutScored{Reward: float64(e.Seq % 2), Trajectory: finished.Trajectory}, err
+	return events.RolloutScoredType, events.RolloutScored{Reward: float64(e.Seq % 2),
+		Trajectory: finished.Trajectory}, err
 }
 
 // patience bounds how long a plane may take to settle on a busy machine.
 const patience = 2 * time.Minute
 
-// settle waits until every rollout that was started in the last runs has its reward, and every group its advantages: no consumer and
-// no decider misses what a cut took from it.
+// settle waits until every rollout that was started in the last runs has its reward, and every
+// group its advantages: no consumer and no decider misses what a cut took from it.
 func (p *plane) settle(ctx context.Context, known []answer) error {
 	life, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -90,7 +93,8 @@ func (p *plane) waiting(ctx context.Context, run string) (string, error) {
 		return "no group is opened", nil
 	}
 	for entity, last := range open {
-		return fmt.Sprintf("%d rollouts and groups have no end, and of %s the last fact is %s", len(open), entity, last), nil
+		return fmt.Sprintf("%d rollouts and groups have no end, and of %s the last fact is %s", len(open), entity,
+			last), nil
 	}
 	return "", nil
 }

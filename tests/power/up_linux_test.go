@@ -14,9 +14,10 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestUpIsCut: `rondo run open` says that a run is open, and the power is cut. `rondo up` syncs once in an hour and the disk keeps
-// nothing that was not synced: the run is there all the same, and takes facts. A plane that stops well keeps all that it was told. The key
-// that the dashboard has printed stays good.
+// TestUpIsCut: `rondo run open` says that a run is open, and the power is cut. `rondo up` syncs
+// once in an hour and the disk keeps nothing that was not synced: the run is there all the same,
+// and takes facts. A plane that stops well keeps all that it was told. The key that the
+// dashboard has printed stays good.
 func TestUpIsCut(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

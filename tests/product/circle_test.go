@@ -39,7 +39,8 @@ func section(t *testing.T, title string) (commands []string, printed string) {
 	return commands, ""
 }
 
-// figures are those parts of lines that may come out a little differently on another machine. The run is closed over the last session's rollout, which may have its group by then.
+// figures are those parts of lines that may come out a little differently on another machine. The
+// run is closed over the last session's rollout, which may have its group by then.
 var figures = regexp.MustCompile(`\d+ of \d+ answers|; reward .*|\d+ events, \d+ objects|\d stale \+ 0 filtered \+ \d failed`)
 
 // lines are what was printed, without figures and waits.
@@ -57,8 +58,10 @@ func lines(text string) (kept []string) {
 }
 
 // typist runs lines of README.md with a plane and a folder of tasks of the test's own.
-func typist(t *testing.T, programs map[string]string, plane, packs string) func(line string) (printed string, code int) {
-	there := strings.NewReplacer("/srv/rondo", plane, "product-tasks", packs, "corrected-tasks", packs+"-corrected", "examples/product/", root+"/examples/product/")
+func typist(t *testing.T, programs map[string]string, plane,
+	packs string) func(line string) (printed string, code int) {
+	there := strings.NewReplacer("/srv/rondo", plane, "product-tasks", packs, "corrected-tasks", packs+"-corrected",
+		"examples/product/", root+"/examples/product/")
 	return func(line string) (printed string, code int) {
 		t.Helper()
 		args := strings.Fields(there.Replace(line))
@@ -75,7 +78,8 @@ func typist(t *testing.T, programs map[string]string, plane, packs string) func(
 	}
 }
 
-// TestCorrection: the commands of README.md make a task of a query whose answer its user has corrected, and lint finds it sound.
+// TestCorrection: the commands of README.md make a task of a query whose answer its user has
+// corrected, and lint finds it sound.
 func TestCorrection(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -92,15 +96,17 @@ func TestCorrection(t *testing.T) {
 		}
 		printed += out
 	}
-	for _, part := range []string{"b1: corrected, rollout g000001-0\n", "1 of 1 queries became tasks in ", "corrected.qstock"} {
+	for _, part := range []string{"b1: corrected, rollout g000001-0\n",
+		"1 of 1 queries became tasks in ", "corrected.qstock"} {
 		if !strings.Contains(printed, part) {
 			t.Errorf("the commands print %q, want %q in it", printed, part)
 		}
 	}
 }
 
-// TestCircle: the commands of README.md let users teach an agent. Its version passes the gate and the canary and is promoted; one of noise is refused by the gate, and users keep the
-// promoted one. All of it is on the log, comes out the same again, and passes the audit.
+// TestCircle: the commands of README.md let users teach an agent. Its version passes the gate and
+// the canary and is promoted; one of noise is refused by the gate, and users keep the promoted one.
+// All of it is on the log, comes out the same again, and passes the audit.
 func TestCircle(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -119,7 +125,8 @@ func TestCircle(t *testing.T) {
 		printed += out
 	}
 	if got, want := lines(printed), lines(want); !slices.Equal(got, want) {
-		t.Errorf("README.md shows without figures:\n%s\n\nand the commands print:\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
+		t.Errorf("README.md shows without figures:\n%s\n\nand the commands print:\n%s", strings.Join(want, "\n"),
+			strings.Join(got, "\n"))
 	}
 
 	log := connect(t, plane)
@@ -129,7 +136,8 @@ func TestCircle(t *testing.T) {
 		j := servicetest.Data[events.WeightsJudged](t, e)
 		verdicts = append(verdicts, fmt.Sprintf("%s of %d against %d: %s", j.Stage, j.Version, j.Against, j.Verdict))
 	}
-	if want := []string{"gate of 4 against 1: passed", "canary of 4 against 1: passed", "gate of 7 against 4: failed"}; !slices.Equal(verdicts, want) {
+	if want := []string{"gate of 4 against 1: passed", "canary of 4 against 1: passed",
+		"gate of 7 against 4: failed"}; !slices.Equal(verdicts, want) {
 		t.Fatalf("the judgements are %q, want %q", verdicts, want)
 	}
 	var promoted []events.WeightsPromoted

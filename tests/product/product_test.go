@@ -1,4 +1,5 @@
-// Package product runs examples/product as its README says, on a plane in a process of its own, and looks for what must not be there.
+// Package product runs examples/product as its README says, on a plane in a process of its own, and
+// looks for what must not be there.
 package product
 
 import (
@@ -39,7 +40,8 @@ func python(t *testing.T) string {
 	if program == "" {
 		program = "python3"
 	}
-	if out, err := exec.Command(program, "-c", "import nats, numpy, pyarrow, safetensors").CombinedOutput(); err != nil {
+	if out, err := exec.Command(program, "-c",
+		"import nats, numpy, pyarrow, safetensors").CombinedOutput(); err != nil {
 		why := program + " lacks the modules of examples/requirements.txt (or set RONDO_PYTHON): " + string(out)
 		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
 			t.Fatal(why)
@@ -49,7 +51,8 @@ func python(t *testing.T) string {
 	return program
 }
 
-// model is an inference server that repeats what it is asked, with tokens; it returns how many calls it had.
+// model is an inference server that repeats what it is asked, with tokens; it
+// returns how many calls it had.
 func model(t *testing.T) (url string, calls *atomic.Int64) {
 	t.Helper()
 	calls = new(atomic.Int64)
@@ -119,7 +122,8 @@ func up(t *testing.T, rondo, plane string) (gateway string) {
 	return "http://" + listen
 }
 
-// TestProduct: users' verdicts come to a batch as rewards, the books close, and nothing is anywhere of those who are left out.
+// TestProduct: users' verdicts come to a batch as rewards, the books close, and nothing is anywhere
+// of those who are left out.
 func TestProduct(t *testing.T) {
 	t.Parallel()
 	py := python(t)
@@ -132,11 +136,14 @@ func TestProduct(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte("http://127.0.0.1:8000/v1"), []byte(url)), 0o644); err != nil {
+	if err := os.WriteFile(file, bytes.ReplaceAll(text, []byte("http://127.0.0.1:8000/v1"), []byte(url)),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
-	command(t, nil, rondo, "run", "open", "product", "--dir", plane, "--file", file, "--tasks", root+"/demo/packs/sample")
-	said := command(t, []string{"PLANE=" + plane, "GATEWAY=" + gateway, "MODEL=" + url, "PYTHONPATH=" + root + "/clients/python"}, py, root+"/examples/product/product.py", "product")
+	command(t, nil, rondo, "run", "open", "product", "--dir", plane, "--file", file,
+		"--tasks", root+"/demo/packs/sample")
+	said := command(t, []string{"PLANE=" + plane, "GATEWAY=" + gateway, "MODEL=" + url,
+		"PYTHONPATH=" + root + "/clients/python"}, py, root+"/examples/product/product.py", "product")
 	readme, err := os.ReadFile(root + "/examples/product/README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -151,18 +158,22 @@ func TestProduct(t *testing.T) {
 	log := connect(t, plane)
 	batch := servicetest.WaitData[events.BatchReady](t, log, "product", events.BatchReadyType, "trainer")
 	slices.Sort(batch.Rollouts)
-	if !slices.Equal(batch.Rollouts, []string{"g000001-0", "g000002-0", "xc6-0", "xc8-0"}) || batch.RewardMean != 0.5625 {
+	if !slices.Equal(batch.Rollouts, []string{"g000001-0", "g000002-0", "xc6-0", "xc8-0"}) ||
+		batch.RewardMean != 0.5625 {
 		t.Errorf("the batch is %+v", batch)
 	}
 	for rollout, want := range map[string]float64{"xc6-0": 1, "xc8-0": 0, "g000001-0": 0.25, "g000002-0": 1} {
 		t.Run(rollout, func(t *testing.T) {
-			if scored := servicetest.WaitData[events.RolloutScored](t, log, "product", events.RolloutScoredType, rollout); scored.Reward != want || scored.Components[runfile.FeedbackComponent] != want {
+			if scored := servicetest.WaitData[events.RolloutScored](t, log, "product", events.RolloutScoredType,
+				rollout); scored.Reward != want || scored.Components[runfile.FeedbackComponent] != want {
 				t.Errorf("%s is scored %+v, want %g", rollout, scored, want)
 			}
 		})
 	}
-	command(t, nil, rondo, "events", "publish", "batch.consumed", "trainer", "--run", "product", "--dir", plane, "--data", `{"step":1}`)
-	if shown := command(t, nil, rondo, "run", "show", "product", "--dir", plane); !strings.Contains(shown, "features: user_traffic, feedback_rewards\n") {
+	command(t, nil, rondo, "events", "publish", "batch.consumed", "trainer", "--run", "product",
+		"--dir", plane, "--data", `{"step":1}`)
+	if shown := command(t, nil, rondo, "run", "show", "product",
+		"--dir", plane); !strings.Contains(shown, "features: user_traffic, feedback_rewards\n") {
 		t.Errorf("run show does not name the features:\n%s", shown)
 	}
 	command(t, nil, rondo, "run", "close", "product", "--dir", plane)
@@ -181,7 +192,8 @@ func TestProduct(t *testing.T) {
 	for _, c := range []struct {
 		planted string
 		there   bool
-	}{{"def slug(title):", true}, {"for word in", true}, {"must not end in a dash", true}, {"Thanks, that works.", true}, {"planted", false}, {"LeftOut", false}, {"left out", false}} {
+	}{{"def slug(title):", true}, {"for word in", true}, {"must not end in a dash", true},
+		{"Thanks, that works.", true}, {"planted", false}, {"LeftOut", false}, {"left out", false}} {
 		if found := search(t, log, plane, c.planted); (len(found) > 0) != c.there {
 			t.Errorf("%q is in %v, want it anywhere: %t", c.planted, found, c.there)
 		}
@@ -214,7 +226,8 @@ func connect(t *testing.T, plane string) *eventlog.Log {
 	return log
 }
 
-// search looks for a text in all events, in all trajectories, and in every file of the plane as it is.
+// search looks for a text in all events, in all trajectories, and in every
+// file of the plane as it is.
 func search(t *testing.T, log *eventlog.Log, plane, text string) (found []string) {
 	t.Helper()
 	for _, run := range []string{"product", events.Catalogue} {
@@ -225,7 +238,8 @@ func search(t *testing.T, log *eventlog.Log, plane, text string) (found []string
 		}
 	}
 	for _, e := range servicetest.All(t, log, "product", events.RolloutFinishedType) {
-		data, err := storage.GetBlob(t.Context(), log.Store(), servicetest.Data[events.RolloutFinished](t, e).Trajectory)
+		data, err := storage.GetBlob(t.Context(), log.Store(),
+			servicetest.Data[events.RolloutFinished](t, e).Trajectory)
 		if err != nil {
 			t.Fatal(err)
 		}

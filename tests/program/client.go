@@ -10,14 +10,16 @@ import (
 	"github.com/rondo-rl/rondo/events/topology"
 )
 
-// Client runs commands and services of one version of rondo over one log and store, each process in a folder of its own.
+// Client runs commands and services of one version of rondo over one log and store, each
+// process in a folder of its own.
 type Client struct {
 	t     testing.TB
 	rondo string
 	env   []string
 }
 
-// NewClient is for the program at a path. Beside its own environment a process has what settings say, as NAME=VALUE.
+// NewClient is for the program at a path. Beside its own environment a process has what
+// settings say, as NAME=VALUE.
 func NewClient(t testing.TB, rondo string, settings ...string) *Client {
 	return &Client{t: t, rondo: rondo, env: append(os.Environ(), settings...)}
 }
@@ -56,15 +58,19 @@ const DemoRun = "demo-1"
 
 // ShortDemo is the command for a run of some steps, of eight rollouts each.
 func ShortDemo(steps int) []string {
-	return []string{"demo", "--steps", fmt.Sprint(steps), "--groups-per-batch", "2", "--group-size", "4", "--quiet", "--json"}
+	return []string{"demo", "--steps", fmt.Sprint(steps), "--groups-per-batch", "2", "--group-size",
+		"4", "--quiet", "--json"}
 }
 
-// Services are the arguments of the three processes that run the services of a demo, with the built-in policy at an address.
+// Services are the arguments of the three processes that run the services of a demo, with the
+// built-in policy at an address.
 func Services(policy string) [][]string {
 	return [][]string{
 		{"service", topology.Intake, topology.DeadLetters, topology.Archiver},
-		{"service", topology.QuerySampler, topology.AdvantageCalculator, topology.TrainerFeeder, topology.WeightPublisher},
-		{"service", topology.Generator, topology.ToolRunner, topology.Scorer, "policy", "trainer", "--policy-listen", policy, "--builtin-endpoint", "http://" + policy + "/v1"},
+		{"service", topology.QuerySampler, topology.AdvantageCalculator, topology.TrainerFeeder,
+			topology.WeightPublisher},
+		{"service", topology.Generator, topology.ToolRunner, topology.Scorer, "policy", "trainer", "--policy-listen",
+			policy, "--builtin-endpoint", "http://" + policy + "/v1"},
 	}
 }
 

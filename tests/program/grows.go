@@ -16,7 +16,8 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
-// Grows waits until a run has some more events than it has now, while processes live. If the run does not grow, the error says where it stands.
+// Grows waits until a run has some more events than it has now, while processes live. If the run
+// does not grow, the error says where it stands.
 func Grows(t testing.TB, log *eventlog.Log, run string, more uint64, why string, alive ...*Process) {
 	t.Helper()
 	began, from := false, uint64(0)
@@ -41,7 +42,8 @@ func Grows(t testing.TB, log *eventlog.Log, run string, more uint64, why string,
 	})
 }
 
-// late is an error whose text is made when it is printed: that takes the whole run, and most errors of a test that waits are not printed.
+// late is an error whose text is made when it is printed: that takes the whole run, and most errors
+// of a test that waits are not printed.
 type late func() string
 
 func (l late) Error() string { return l() }
@@ -61,7 +63,8 @@ func length(ctx context.Context, log *eventlog.Log, run string) (uint64, error) 
 // shownRollouts bounds the text of a failed test.
 const shownRollouts = 10
 
-// standing says where a run stands: the last event of its open rollouts, of those first that wait longest, and how far its consumers are.
+// standing says where a run stands: the last event of its open rollouts, of those first that wait
+// longest, and how far its consumers are.
 func standing(ctx context.Context, log *eventlog.Log, run string) string {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second) // a cluster without a leader gives no answer
 	defer cancel()
@@ -73,14 +76,16 @@ func standing(ctx context.Context, log *eventlog.Log, run string) string {
 			lines = append(lines, fmt.Sprintf("%d more rollouts are open", len(open)-i))
 			break
 		}
-		lines = append(lines, fmt.Sprintf("rollout %s is open, its last event is %s at sequence %d", e.Entity, e.Type, e.Seq))
+		lines = append(lines, fmt.Sprintf("rollout %s is open, its last event is %s at sequence %d", e.Entity, e.Type,
+			e.Seq))
 	}
 	if err != nil {
 		lines = append(lines, fmt.Sprintf("read its events: %v", err))
 	}
 	for _, c := range consumers {
-		lines = append(lines, fmt.Sprintf("consumer %s: %d pending, %d not acknowledged, delivered up to sequence %d, acknowledged up to %d",
-			c.Name, c.NumPending, c.NumAckPending, c.Delivered.Stream, c.AckFloor.Stream))
+		lines = append(lines,
+			fmt.Sprintf("consumer %s: %d pending, %d not acknowledged, delivered up to sequence %d, acknowledged up to %d",
+				c.Name, c.NumPending, c.NumAckPending, c.Delivered.Stream, c.AckFloor.Stream))
 	}
 	if listErr != nil {
 		lines = append(lines, fmt.Sprintf("list its consumers: %v", listErr))

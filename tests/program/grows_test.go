@@ -28,10 +28,12 @@ func state(t *testing.T, log *eventlog.Log, typ events.Type, rollout string, pre
 	return e.Seq
 }
 
-// TestStanding: what is said of a run that does not grow names the last event of ten open rollouts, the oldest first, and how far each consumer is.
+// TestStanding: what is said of a run that does not grow names the last event of ten open rollouts,
+// the oldest first, and how far each consumer is.
 func TestStanding(t *testing.T) {
 	log := natstest.Log(t)
-	if text := standing(t.Context(), log, "r"); !strings.Contains(text, "read its events: ") || !strings.Contains(text, "list its consumers: ") {
+	if text := standing(t.Context(), log, "r"); !strings.Contains(text, "read its events: ") ||
+		!strings.Contains(text, "list its consumers: ") {
 		t.Errorf("of a run without a stream is said:\n%s", text)
 	}
 	if err := log.Streams.EnsureRun(t.Context(), "r"); err != nil {
@@ -39,12 +41,14 @@ func TestStanding(t *testing.T) {
 	}
 	starts := make([]uint64, 13)
 	for i := range starts {
-		starts[i] = state(t, log, events.RolloutStartedType, fmt.Sprint("g1-", i), 0, events.RolloutStarted{Group: "g1"})
+		starts[i] = state(t, log, events.RolloutStartedType, fmt.Sprint("g1-", i), 0,
+			events.RolloutStarted{Group: "g1"})
 	}
 	state(t, log, events.RolloutFailedType, "g1-0", starts[0], events.RolloutFailed{})
 	state(t, log, events.RolloutFinishedType, "g1-1", starts[1], events.RolloutFinished{})
 	stream := events.RunStream("r")
-	if _, err := log.JetStream().CreateConsumer(t.Context(), stream, jetstream.ConsumerConfig{Durable: "idle"}); err != nil {
+	if _, err := log.JetStream().CreateConsumer(t.Context(), stream,
+		jetstream.ConsumerConfig{Durable: "idle"}); err != nil {
 		t.Fatal(err)
 	}
 	consumer, err := log.JetStream().CreateConsumer(t.Context(), stream, jetstream.ConsumerConfig{Durable: "busy"})
@@ -64,7 +68,8 @@ func TestStanding(t *testing.T) {
 	}
 	var want []string
 	for i := 2; i < 12; i++ { // that of g1-1 is younger
-		want = append(want, fmt.Sprintf("rollout g1-%d is open, its last event is rollout.started at sequence %d", i, starts[i]))
+		want = append(want, fmt.Sprintf("rollout g1-%d is open, its last event is rollout.started at sequence %d", i,
+			starts[i]))
 	}
 	want = append(want, "2 more rollouts are open",
 		"consumer busy: 10 pending, 2 not acknowledged, delivered up to sequence 5, acknowledged up to 3",
@@ -75,7 +80,8 @@ func TestStanding(t *testing.T) {
 	for _, i := range []int{2, 3} {
 		state(t, log, events.RolloutFailedType, fmt.Sprint("g1-", i), starts[i], events.RolloutFailed{})
 	}
-	if text := standing(t.Context(), log, "r"); !strings.Contains(text, "rollout g1-1 is open, its last event is rollout.finished at sequence 15") {
+	if text := standing(t.Context(), log, "r"); !strings.Contains(text,
+		"rollout g1-1 is open, its last event is rollout.finished at sequence 15") {
 		t.Errorf("the youngest is missing:\n%s", text)
 	}
 }

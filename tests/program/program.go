@@ -1,4 +1,5 @@
-// Package program builds the rondo binary for tests that use it as people do, and runs programs that end with their test.
+// Package program builds the rondo binary for tests that use it as people do, and runs programs
+// that end with their test.
 package program
 
 import (
@@ -123,7 +124,8 @@ func (p *Process) Kill() {
 	<-p.Done
 }
 
-// KillWithin kills it at a moment that chance gives, at the latest so long from now, or finds that it has ended.
+// KillWithin kills it at a moment that chance gives, at the latest so long from now, or
+// finds that it has ended.
 func (p *Process) KillWithin(most time.Duration) {
 	select {
 	case <-p.Done:

@@ -6,9 +6,11 @@ import (
 	"net/http"
 )
 
-// The servers answer as their documentation and their sources say: vLLM 0.2x, SGLang 0.5 and llama.cpp's llama-server of 2026.
+// The servers answer as their documentation and their sources say: vLLM 0.2x, SGLang 0.5 and
+// llama.cpp's llama-server of 2026.
 
-// vllm does not listen before its model is loaded. Errors stand in "error", with the status as code.
+// vllm does not listen before its model is loaded. Errors stand in "error",
+// with the status as code.
 type vllm struct{}
 
 func (vllm) loading() (string, bool) { return "", false }
@@ -16,7 +18,8 @@ func (vllm) full() (int, string)     { return http.StatusServiceUnavailable, "Th
 func (vllm) health() string          { return "/health" }
 
 func (vllm) refusal(status int, message string) any {
-	kind := map[int]string{400: "BadRequestError", 404: "NotFoundError", 429: "RateLimitError", 503: "ServiceUnavailableError"}[status]
+	kind := map[int]string{400: "BadRequestError", 404: "NotFoundError", 429: "RateLimitError",
+		503: "ServiceUnavailableError"}[status]
 	if kind == "" {
 		kind = "InternalServerError"
 	}
@@ -25,7 +28,8 @@ func (vllm) refusal(status int, message string) any {
 
 func (vllm) answer(a ask, s spoken) any {
 	choice := map[string]any{
-		"index": 0, "message": message(s), "logprobs": map[string]any{"content": logprobs(s, false)}, "finish_reason": s.reason, "stop_reason": nil,
+		"index": 0, "message": message(s), "logprobs": map[string]any{"content": logprobs(s, false)},
+		"finish_reason": s.reason, "stop_reason": nil,
 		"token_ids": s.ids,
 	}
 	whole := completion(a, s, choice)
@@ -33,7 +37,8 @@ func (vllm) answer(a ask, s spoken) any {
 	return whole
 }
 
-// sglang answers 503 while it loads, and where its queue is full. Errors are flat, and the tokens stand in meta_info.
+// sglang answers 503 while it loads, and where its queue is full. Errors are flat, and the
+// tokens stand in meta_info.
 type sglang struct{ version string }
 
 func (sglang) loading() (string, bool) { return "The server is starting", true }
@@ -59,11 +64,13 @@ func (d sglang) answer(a ask, s spoken) any {
 		triples[i] = [3]any{logprob(id), id, nil}
 	}
 	choice := map[string]any{
-		"index": 0, "message": message(s), "logprobs": map[string]any{"content": logprobs(s, false)}, "finish_reason": s.reason, "matched_stop": nil,
+		"index": 0, "message": message(s), "logprobs": map[string]any{"content": logprobs(s, false)},
+		"finish_reason": s.reason, "matched_stop": nil,
 		"prompt_token_ids": s.prompt,
 		"meta_info": map[string]any{
-			"id": "x", "finish_reason": map[string]any{"type": s.reason}, "prompt_tokens": len(s.prompt), "completion_tokens": len(s.ids),
-			"weight_version": d.version, "output_token_logprobs": triples, "cached_tokens": 0, "e2e_latency": 0.02,
+			"id": "x", "finish_reason": map[string]any{"type": s.reason}, "prompt_tokens": len(s.prompt),
+			"completion_tokens": len(s.ids),
+			"weight_version":    d.version, "output_token_logprobs": triples, "cached_tokens": 0, "e2e_latency": 0.02,
 		},
 	}
 	whole := completion(a, s, choice)
@@ -71,7 +78,8 @@ func (d sglang) answer(a ask, s spoken) any {
 	return whole
 }
 
-// llamacpp answers 503 while it loads. It has no token ids of the prompt, so its turns are text only.
+// llamacpp answers 503 while it loads. It has no token ids of the prompt, so
+// its turns are text only.
 type llamacpp struct{}
 
 func (llamacpp) loading() (string, bool) { return "Loading model", true }
@@ -79,7 +87,8 @@ func (llamacpp) full() (int, string)     { return http.StatusServiceUnavailable,
 func (llamacpp) health() string          { return "/health" }
 
 func (llamacpp) refusal(status int, message string) any {
-	kind := map[int]string{400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error", 501: "not_supported_error", 503: "unavailable_error"}[status]
+	kind := map[int]string{400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error",
+		501: "not_supported_error", 503: "unavailable_error"}[status]
 	if kind == "" {
 		kind = "server_error"
 	}
@@ -87,17 +96,21 @@ func (llamacpp) refusal(status int, message string) any {
 }
 
 func (llamacpp) answer(a ask, s spoken) any {
-	choice := map[string]any{"index": 0, "message": message(s), "logprobs": map[string]any{"content": logprobs(s, true)}, "finish_reason": s.reason}
+	choice := map[string]any{"index": 0, "message": message(s),
+		"logprobs": map[string]any{"content": logprobs(s, true)}, "finish_reason": s.reason}
 	whole := completion(a, s, choice)
 	whole["system_fingerprint"] = "b7000-0123abcd"
-	whole["timings"] = map[string]any{"prompt_n": len(s.prompt), "prompt_ms": 3.1, "predicted_n": len(s.ids), "predicted_ms": 17.2}
+	whole["timings"] = map[string]any{"prompt_n": len(s.prompt), "prompt_ms": 3.1,
+		"predicted_n": len(s.ids), "predicted_ms": 17.2}
 	return whole
 }
 
 func completion(a ask, s spoken, choice map[string]any) map[string]any {
 	return map[string]any{
-		"id": "chatcmpl-1", "object": "chat.completion", "created": 1790000000, "model": a.Model, "choices": []any{choice},
-		"usage": map[string]any{"prompt_tokens": len(s.prompt), "completion_tokens": len(s.ids), "total_tokens": len(s.prompt) + len(s.ids)},
+		"id": "chatcmpl-1", "object": "chat.completion", "created": 1790000000, "model": a.Model,
+		"choices": []any{choice},
+		"usage": map[string]any{"prompt_tokens": len(s.prompt), "completion_tokens": len(s.ids),
+			"total_tokens": len(s.prompt) + len(s.ids)},
 	}
 }
 
@@ -113,7 +126,8 @@ func message(s spoken) map[string]any {
 func logprobs(s spoken, id bool) []map[string]any {
 	list := make([]map[string]any, len(s.ids))
 	for i, t := range s.ids {
-		list[i] = map[string]any{"token": fmt.Sprint("<", t, ">"), "logprob": logprob(t), "bytes": nil, "top_logprobs": []any{}}
+		list[i] = map[string]any{"token": fmt.Sprint("<", t, ">"), "logprob": logprob(t), "bytes": nil,
+			"top_logprobs": []any{}}
 		if id {
 			list[i]["id"] = t
 		}
@@ -121,7 +135,8 @@ func logprobs(s spoken, id bool) []map[string]any {
 	return list
 }
 
-// agent is a model that asks for one tool and then is done. Its tokens are the bytes of a template, which extends by each message.
+// agent is a model that asks for one tool and then is done. Its tokens are the bytes of a template,
+// which extends by each message.
 func agent(a ask) spoken {
 	var s spoken
 	answered := false
@@ -146,7 +161,8 @@ func agent(a ask) spoken {
 	s.reason = "stop"
 	if s.content = text; !answered {
 		text, s.content, s.reason = callText, "", "tool_calls"
-		s.calls = []map[string]any{{"id": "call_1", "type": "function", "function": map[string]any{"name": "list_dir", "arguments": `{"path":"."}`}}}
+		s.calls = []map[string]any{{"id": "call_1", "type": "function",
+			"function": map[string]any{"name": "list_dir", "arguments": `{"path":"."}`}}}
 	}
 	s.ids = append(letters(text), end)
 	return s

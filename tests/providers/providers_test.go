@@ -1,5 +1,6 @@
-// Package providers samples runs at inference servers that speak as vLLM, SGLang and llama.cpp do, and that fail, limit and restart as
-// those do in production: the runs finish, their ledgers add up, and no server gets more than its ramp allows.
+// Package providers samples runs at inference servers that speak as vLLM, SGLang and llama.cpp do,
+// and that fail, limit and restart as those do in production: the runs finish, their ledgers add
+// up, and no server gets more than its ramp allows.
 package providers
 
 import (
@@ -32,7 +33,8 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestOneBackend: it fails half of its calls, limits the rest, and restarts cold. The run has no other one.
+// TestOneBackend: it fails half of its calls, limits the rest, and restarts cold.
+// The run has no other one.
 func TestOneBackend(t *testing.T) {
 	for name, c := range map[string]struct {
 		dialect  dialect
@@ -47,7 +49,8 @@ func TestOneBackend(t *testing.T) {
 			restarts.Wait()
 			p.prove()
 			for _, e := range servicetest.All(t, p.log, "r", events.RolloutFinishedType) {
-				if f := servicetest.Data[events.RolloutFinished](t, e); f.Turns != 2 || f.TextOnly != c.textOnly || !f.TextOnly && f.Samples != 1 {
+				if f := servicetest.Data[events.RolloutFinished](t, e); f.Turns != 2 || f.TextOnly != c.textOnly ||
+					!f.TextOnly && f.Samples != 1 {
 					t.Errorf("%s finished as %+v", e.Entity, f)
 				}
 			}
@@ -55,8 +58,8 @@ func TestOneBackend(t *testing.T) {
 	}
 }
 
-// TestThreeBackends of one run: one as above, one that restarts twice, one that has enough to do with what it gets. A harness samples at
-// the same servers through the gateway.
+// TestThreeBackends of one run: one as above, one that restarts twice, one that has enough to do
+// with what it gets. A harness samples at the same servers through the gateway.
 func TestThreeBackends(t *testing.T) {
 	t.Parallel()
 	bad, cold := newServer(t, vllm{}, 8, agent, half), newServer(t, llamacpp{}, 4, agent, well)
@@ -80,7 +83,8 @@ func TestThreeBackends(t *testing.T) {
 	}
 }
 
-// plane is a log with the services that a run needs but for the sandboxes, whose part the test plays.
+// plane is a log with the services that a run needs but for the sandboxes,
+// whose part the test plays.
 type plane struct {
 	t       *testing.T
 	log     *eventlog.Log
@@ -92,7 +96,10 @@ type plane struct {
 // newPlane opens an evaluation of two tasks, each tried 4 times in every group, at the servers.
 func newPlane(t *testing.T, epochs int, servers ...*server) *plane {
 	t.Helper()
-	return newPlaneOf(t, func(c *runfile.RunConfig) { c.Feeds, c.Epochs, c.GroupSize, c.InFlight = nil, epochs, 4, 128 }, servers...)
+	return newPlaneOf(t, func(c *runfile.RunConfig) {
+		c.Feeds, c.Epochs, c.GroupSize, c.InFlight = nil,
+			epochs, 4, 128
+	}, servers...)
 }
 
 // newPlaneOf opens a run that the test configures.
@@ -145,13 +152,15 @@ func (p *plane) sandboxes(ctx context.Context, _ pipeline.Env) error {
 				done.Results = append(done.Results, events.ToolResult{CallID: c.ID, Name: c.Name, Content: "main.go"})
 			}
 			if len(turn.ToolCalls) > 0 && !events.External(e.Entity) {
-				servicetest.Append(p.t, p.log, servicetest.Event(p.t, "r", events.ToolsCompletedType, e.Entity, events.Ordinal(turn.Turn), done))
+				servicetest.Append(p.t, p.log, servicetest.Event(p.t, "r", events.ToolsCompletedType, e.Entity,
+					events.Ordinal(turn.Turn), done))
 			}
 		case events.RolloutFinishedType:
 			f := servicetest.Data[events.RolloutFinished](p.t, e)
-			servicetest.Append(p.t, p.log, servicetest.Event(p.t, "r", events.RolloutScoredType, e.Entity, "0", events.RolloutScored{
-				Reward: 1, Trajectory: f.Trajectory, TextOnly: f.TextOnly,
-			}))
+			servicetest.Append(p.t, p.log, servicetest.Event(p.t, "r", events.RolloutScoredType, e.Entity,
+				"0", events.RolloutScored{
+					Reward: 1, Trajectory: f.Trajectory, TextOnly: f.TextOnly,
+				}))
 		}
 		return nil
 	})
@@ -177,11 +186,13 @@ func (p *plane) restart(s *server, when ...int) *sync.WaitGroup {
 	return &wg
 }
 
-// harness samples rollouts of a run of its own through a gateway that shares the fleet, and comes again as OpenAI's clients do.
+// harness samples rollouts of a run of its own through a gateway that shares the fleet, and comes
+// again as OpenAI's clients do.
 func (p *plane) harness(rollouts int) {
 	p.t.Helper()
 	p.open("h", func(c *runfile.RunConfig) {
-		c.Limits.TurnTimeout.Whole = runfile.Duration(4 * time.Second) // a server that hangs must not take the rollout's time
+		// a server that hangs must not take the rollout's time
+		c.Limits.TurnTimeout.Whole = runfile.Duration(4 * time.Second)
 		c.External, c.Tasks, c.Feeds = true, nil, []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}
 	})
 	g, err := gateway.New(servicetest.Env(p.t, p.log), p.fleet, gateway.DefaultOptions())
@@ -195,7 +206,8 @@ func (p *plane) harness(rollouts int) {
 			var started struct {
 				ID string `json:"id"`
 			}
-			p.post(web.URL+"/rollouts", map[string]any{"run": "h", "task": "theirs", "group": fmt.Sprint("g", i), "size": 1}, &started)
+			p.post(web.URL+"/rollouts", map[string]any{"run": "h", "task": "theirs",
+				"group": fmt.Sprint("g", i), "size": 1}, &started)
 			talk := []map[string]any{{"role": "user", "content": fmt.Sprint("work ", i)}}
 			for range 3 {
 				p.post(web.URL+"/rollouts/"+started.ID+"/v1/chat/completions", map[string]any{"messages": talk}, nil)
@@ -227,7 +239,8 @@ func (p *plane) post(url string, body any, into any) {
 				p.t.Errorf("POST %s answered %s", url, text)
 			}
 			return
-		case err == nil && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode < 500, time.Now().After(deadline):
+		case err == nil && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode < 500,
+			time.Now().After(deadline):
 			p.t.Errorf("POST %s answered %s: %s", url, resp.Status, text)
 			return
 		}
@@ -265,7 +278,8 @@ func (p *plane) prove() {
 		for _, f := range found.Findings {
 			p.t.Errorf("run %s: %s", run, f)
 		}
-		if failed := servicetest.All(p.t, p.log, run, events.RolloutFailedType, events.DeadLetteredType); len(failed) > 0 {
+		if failed := servicetest.All(p.t, p.log, run, events.RolloutFailedType,
+			events.DeadLetteredType); len(failed) > 0 {
 			p.t.Errorf("run %s: failed are %v, the first with %s", run, servicetest.IDs(failed), failed[0].Data)
 		}
 		turns += len(servicetest.All(p.t, p.log, run, events.TurnSampledType))
@@ -281,7 +295,8 @@ func (p *plane) prove() {
 	for _, s := range p.servers {
 		s.mu.Lock()
 		answered += s.answered
-		p.t.Logf("%T: %d requests, %d answers, at most %d at once in its last life", s.dialect, s.asked, s.answered, s.life.most)
+		p.t.Logf("%T: %d requests, %d answers, at most %d at once in its last life", s.dialect, s.asked,
+			s.answered, s.life.most)
 		s.mu.Unlock()
 	}
 	if turns == 0 || turns > answered {

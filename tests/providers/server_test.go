@@ -34,7 +34,8 @@ type dialect interface {
 	answer(a ask, s spoken) any
 	// refusal is the body of an error.
 	refusal(status int, message string) any
-	// loading says what is answered while the model is loaded; ok false is nothing, as nobody listens.
+	// loading says what is answered while the model is loaded; ok false is
+	// nothing, as nobody listens.
 	loading() (message string, ok bool)
 	// full is the status of a server that has too much to do.
 	full() (status int, message string)
@@ -72,8 +73,9 @@ type server struct {
 	life     *life
 }
 
-// life is the time from a cold start to the next. It holds the ramp: who asks begins with one request, may send one more for each
-// answer, and twice as many for each 2 seconds since the server took the first.
+// life is the time from a cold start to the next. It holds the ramp: who asks begins with
+// one request, may send one more for each answer, and twice as many for each 2 seconds since
+// the server took the first.
 type life struct {
 	ready    time.Time
 	inFlight int
@@ -167,12 +169,14 @@ func (s *server) enter(l *life) (n int) {
 		steps = int(time.Since(l.first)/(2*time.Second)) + 1 // clocks may be read a little apart
 	}
 	if allowed := min(s.slots, (1+l.answered)<<min(steps, 20)); l.inFlight > allowed {
-		s.t.Errorf("%T has %d requests under way, %d answers after its start; its ramp allows %d", s.dialect, l.inFlight, l.answered, allowed)
+		s.t.Errorf("%T has %d requests under way, %d answers after its start; its ramp allows %d", s.dialect,
+			l.inFlight, l.answered, allowed)
 	}
 	return s.asked - 1
 }
 
-// leave counts a request out. It is called before the answer is written: the client may send the next one as soon as it has it.
+// leave counts a request out. It is called before the answer is written: the client may send the
+// next one as soon as it has it.
 func (s *server) leave(l *life, turn bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +243,8 @@ func (s *server) complete(l *life, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// half of the requests fail, in turns with each thing that can go wrong, and of the rest every third one is told to come again.
+// half of the requests fail, in turns with each thing that can go wrong, and of the rest every
+// third one is told to come again.
 func half(n int) fault {
 	wrong := []fault{broken, cut, nonsense, aborted, busy, broken, cut, hung}
 	switch {

@@ -20,7 +20,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// narrow is a server with a context of 100 tokens. Every answer has ten tokens that no other one has, every other text has ten or, of a tool, two.
+// narrow is a server with a context of 100 tokens. Every answer has ten tokens that no other one
+// has, every other text has ten or, of a tool, two.
 func narrow(t *testing.T) *httptest.Server {
 	t.Helper()
 	var mu sync.Mutex
@@ -54,9 +55,11 @@ func narrow(t *testing.T) *httptest.Server {
 		}
 		answers++
 		said := inference.Message{Role: "assistant", Content: fmt.Sprintf("Answer %d.", answers)}
-		summed := len(in.Messages) >= 6 && strings.Contains(in.Messages[1].Content, "\n\nAnswer ") // behind the summary, two turns are enough
+		// behind the summary, two turns are enough
+		summed := len(in.Messages) >= 6 && strings.Contains(in.Messages[1].Content, "\n\nAnswer ")
 		if in.Messages[len(in.Messages)-1].Content != "Sum up." && !summed {
-			said.ToolCalls = []inference.ToolCall{{ID: "c", Type: "function", Function: inference.Function{Name: "list_dir", Arguments: "{}"}}}
+			said.ToolCalls = []inference.ToolCall{{ID: "c", Type: "function",
+				Function: inference.Function{Name: "list_dir", Arguments: "{}"}}}
 		}
 		ids := tokens("assistant"+said.Content, 10)
 		logprobs := make([]any, len(ids))
@@ -65,8 +68,9 @@ func narrow(t *testing.T) *httptest.Server {
 		}
 		json.NewEncoder(w).Encode(map[string]any{
 			"prompt_token_ids": prompt,
-			"choices":          []any{map[string]any{"finish_reason": "stop", "message": said, "token_ids": ids, "logprobs": map[string]any{"content": logprobs}}},
-			"usage":            map[string]any{"prompt_tokens": len(prompt), "completion_tokens": len(ids)},
+			"choices": []any{map[string]any{"finish_reason": "stop", "message": said, "token_ids": ids,
+				"logprobs": map[string]any{"content": logprobs}}},
+			"usage": map[string]any{"prompt_tokens": len(prompt), "completion_tokens": len(ids)},
 		})
 	})
 	s := httptest.NewServer(mux)
@@ -74,12 +78,14 @@ func narrow(t *testing.T) *httptest.Server {
 	return s
 }
 
-// TestSummariesInABatch: rollouts that sum their work up come to a batch with all of their segments, one reward and one count of tokens, and each token that was sampled once.
+// TestSummariesInABatch: rollouts that sum their work up come to a batch with all of their
+// segments, one reward and one count of tokens, and each token that was sampled once.
 func TestSummariesInABatch(t *testing.T) {
 	t.Parallel()
 	s := narrow(t)
 	p := newPlaneOf(t, func(c *runfile.RunConfig) {
-		c.Endpoint, c.GroupSize, c.Feeds, c.Staleness.Max = s.URL+"/v1", 2, []runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}, 0
+		c.Endpoint, c.GroupSize, c.Feeds, c.Staleness.Max = s.URL+"/v1", 2,
+			[]runfile.Feed{{Name: "trainer", GroupsPerBatch: 1}}, 0
 		c.Limits.ContextFull, c.SummaryPrompt, c.Sampling.MaxTokens = runfile.ContextSummarise, "Sum up.", 10
 	})
 	env := servicetest.Env(t, p.log)
@@ -121,14 +127,18 @@ func TestSummariesInABatch(t *testing.T) {
 				}
 			}
 			if s.Reward != 1 || int(s.RolloutSampled) != len(sampled) || int(s.SamplesInRollout) != summaries+1 {
-				t.Errorf("%s: sample %d has reward %g, is one of %d, and counts %d tokens of %d", id, s.SampleIndex, s.Reward, s.SamplesInRollout, s.RolloutSampled, len(sampled))
+				t.Errorf("%s: sample %d has reward %g, is one of %d, and counts %d tokens of %d", id, s.SampleIndex,
+					s.Reward, s.SamplesInRollout, s.RolloutSampled, len(sampled))
 			}
 		}
-		if summaries == 0 || segments != summaries+1 || !slices.Equal(trained, sampled) || len(sampled) != 10*len(r.Turns) {
-			t.Errorf("%s: %d turns with %d summaries, %d samples, %d tokens trained on, %d sampled", id, len(r.Turns), summaries, segments, len(trained), len(sampled))
+		if summaries == 0 || segments != summaries+1 || !slices.Equal(trained, sampled) ||
+			len(sampled) != 10*len(r.Turns) {
+			t.Errorf("%s: %d turns with %d summaries, %d samples, %d tokens trained on, %d sampled", id, len(r.Turns),
+				summaries, segments, len(trained), len(sampled))
 		}
 	}
-	if found, err := audit.Check(t.Context(), p.log.Reader, "r"); err != nil || len(found.Findings) > 0 || len(ready.Rollouts) != 2 {
+	if found, err := audit.Check(t.Context(), p.log.Reader, "r"); err != nil || len(found.Findings) > 0 ||
+		len(ready.Rollouts) != 2 {
 		t.Errorf("%d rollouts, %v, %v", len(ready.Rollouts), found.Findings, err)
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 )
 
-// TestUselessServers: a training run at a server of which nothing can be trained on, or at which most rollouts fail while others succeed, is
-// paused, and says why. Neither burns inference for ever.
+// TestUselessServers: a training run at a server of which nothing can be trained on, or
+// at which most rollouts fail while others succeed, is paused, and says why. Neither
+// burns inference for ever.
 func TestUselessServers(t *testing.T) {
 	for name, c := range map[string]struct {
 		dialect dialect
@@ -23,8 +24,11 @@ func TestUselessServers(t *testing.T) {
 		says    string
 		most    int // requests
 	}{
-		"no token ids":      {llamacpp{}, well, nil, events.PauseUntrainable, "lacks: prompt_token_ids, token_ids", 200},
-		"every second call": {vllm{}, func(n int) fault { return []fault{none, broken}[n%2] }, func(c *runfile.RunConfig) { c.Limits.Tries = 1 }, events.ClassEndpoint, "failed at the stage generator", 200},
+		"no token ids": {llamacpp{}, well, nil, events.PauseUntrainable,
+			"lacks: prompt_token_ids, token_ids", 200},
+		"every second call": {vllm{}, func(n int) fault { return []fault{none, broken}[n%2] },
+			func(c *runfile.RunConfig) { c.Limits.Tries = 1 }, events.ClassEndpoint,
+			"failed at the stage generator", 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -10,13 +10,15 @@ import (
 	"testing"
 )
 
-// TestOneRunOfContractsAtATime: a second run of tests/adapters/run does not touch the folder that the first one installs into, and says who has it. A killed run holds nothing.
+// TestOneRunOfContractsAtATime: a second run of tests/adapters/run does not touch the folder that
+// the first one installs into, and says who has it. A killed run holds nothing.
 func TestOneRunOfContractsAtATime(t *testing.T) {
 	t.Parallel()
 	py, cache := python(t), t.TempDir()
 	contracts := func() string {
 		t.Helper()
-		c := exec.Command(py, filepath.Join(repository(t), "tests/adapters/run"), "nothing") // it installs nothing for a test that is not there
+		// it installs nothing for a test that is not there
+		c := exec.Command(py, filepath.Join(repository(t), "tests/adapters/run"), "nothing")
 		c.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
 		out, err := c.CombinedOutput()
 		if err == nil {
@@ -37,7 +39,8 @@ func TestOneRunOfContractsAtATime(t *testing.T) {
 		t.Fatalf("a run that has ended holds its lock: %v", err)
 	}
 	fmt.Fprintf(held, "%d\n", os.Getpid())
-	if out := contracts(); !strings.Contains(out, fmt.Sprintf("process %d runs contract tests in %s/rondo/adapters: wait for its end", os.Getpid(), cache)) {
+	if out := contracts(); !strings.Contains(out, fmt.Sprintf(
+		"process %d runs contract tests in %s/rondo/adapters: wait for its end", os.Getpid(), cache)) {
 		t.Errorf("beside another run: %s", out)
 	}
 	held.Close()

@@ -1,4 +1,5 @@
-// Package python runs the tests of the Python client, checks its types, and builds and installs its wheel.
+// Package python runs the tests of the Python client, checks its types, and
+// builds and installs its wheel.
 package python
 
 import (
@@ -25,7 +26,8 @@ func python(t *testing.T) string {
 	if program == "" {
 		program = "python3"
 	}
-	if out, err := exec.Command(program, "-c", "import hatchling, mypy, nats, numpy, pyarrow, pytest, safetensors, xdist").CombinedOutput(); err != nil {
+	if out, err := exec.Command(program, "-c",
+		"import hatchling, mypy, nats, numpy, pyarrow, pytest, safetensors, xdist").CombinedOutput(); err != nil {
 		why := program + " lacks the modules of clients/python/requirements.txt (or set RONDO_PYTHON): " + string(out)
 		if os.Getenv("RONDO_REQUIRE_ALL") == "1" {
 			t.Fatal(why)
@@ -65,16 +67,19 @@ func repository(t *testing.T) string {
 
 var passed = regexp.MustCompile(`(\d+) passed`)
 
-// TestClient runs the client's tests as README.md says, against planes of this repository's code. On a machine with more than two processors several
-// files are tested at once, each by one process, as a file's tests share fixtures. Each has planes of its own, which starve those of other tests
+// TestClient runs the client's tests as README.md says, against planes of this repository's code.
+// On a machine with more than two processors several files are tested at once, each by one process,
+// as a file's tests share fixtures. Each has planes of its own, which starve those of other tests
 // where there are more of them.
 func TestClient(t *testing.T) {
 	t.Parallel()
 	py := python(t)
 	root := repository(t)
-	stuck := []string{"-o", "faulthandler_timeout=300", "-o", "faulthandler_exit_on_timeout=true"} // a test that stands still says where
+	// a test that stands still says where
+	stuck := []string{"-o", "faulthandler_timeout=300", "-o", "faulthandler_exit_on_timeout=true"}
 	processes := strconv.Itoa(max(1, min(runtime.GOMAXPROCS(0)/2, 8)))
-	args := append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "clients/python", "-n", processes, "--dist", "loadfile",
+	args := append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider", "clients/python", "-n",
+		processes, "--dist", "loadfile",
 		"--no-loadscope-reorder", "--max-worker-restart", "0", "--durations", "10"}, stuck...)
 	env := []string{"RONDO_BINARY=" + program.Binary(t)}
 	if s3dev, err := storagetest.Tool("s3dev"); err == nil { // else pytest says what is missing

@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/wheel"
 )
 
-// TestWheel builds the client's wheel and imports all of it in an environment of its own, where the repository is out of sight.
+// TestWheel builds the client's wheel and imports all of it in an environment of its own, where the
+// repository is out of sight.
 func TestWheel(t *testing.T) {
 	t.Parallel()
 	py := python(t)
@@ -41,7 +42,8 @@ print(place)`)
 	}
 }
 
-// TestWheelOfTheSdist: the sdist has what the wheel is made of, and the same sources give the same bytes, whenever and wherever they were written.
+// TestWheelOfTheSdist: the sdist has what the wheel is made of, and the same sources give the same
+// bytes, whenever and wherever they were written.
 func TestWheelOfTheSdist(t *testing.T) {
 	t.Parallel()
 	py := python(t)
@@ -58,14 +60,17 @@ func TestWheelOfTheSdist(t *testing.T) {
 	}
 }
 
-// TestWheelWithTheProgram: the wheel of a platform puts the program and the first process of its sandboxes beside each other. Both run where there is no Go.
+// TestWheelWithTheProgram: the wheel of a platform puts the program and the first process of its
+// sandboxes beside each other. Both run where there is no Go.
 func TestWheelWithTheProgram(t *testing.T) {
 	t.Parallel()
 	py := python(t)
 	program.NeedSandbox(t)
-	platform := strings.ReplaceAll(run(t, t.TempDir(), py, "-c", "import sysconfig; print(sysconfig.get_platform())"), "-", "_")
+	platform := strings.ReplaceAll(run(t, t.TempDir(), py, "-c", "import sysconfig; print(sysconfig.get_platform())"),
+		"-", "_")
 	programs := func(folder string) string { return "RONDO_WHEEL_PROGRAMS=" + folder }
-	built := build(t, py, client, "rondo_rl-*-py3-none-"+platform+".whl", programs(filepath.Dir(program.Binary(t))), "RONDO_WHEEL_PLATFORM="+platform)
+	built := build(t, py, client, "rondo_rl-*-py3-none-"+platform+".whl", programs(filepath.Dir(program.Binary(t))),
+		"RONDO_WHEEL_PLATFORM="+platform)
 	if scripts := wheel.Check(t, built); !slices.Equal(scripts, []string{"rondo", "rondo-sandbox-init"}) {
 		t.Errorf("the wheel has %q", scripts)
 	}
@@ -102,11 +107,13 @@ func refused(t *testing.T, py, word string, env ...string) {
 	}
 }
 
-// build builds the packages of sources as `clients/python/wheels` does, with some variables. It gives the one that the pattern finds.
+// build builds the packages of sources as `clients/python/wheels` does, with some variables. It
+// gives the one that the pattern finds.
 func build(t *testing.T, py, sources, pattern string, env ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	runWith(t, env, sources, py, "-m", "hatchling", "build", "--target", "sdist", "--target", "wheel", "--directory", dir)
+	runWith(t, env, sources, py, "-m", "hatchling", "build", "--target", "sdist", "--target",
+		"wheel", "--directory", dir)
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%s: %q, %v", pattern, found, err)
@@ -123,9 +130,11 @@ func contents(t *testing.T, file string) string {
 	return string(text)
 }
 
-// importing runs Python code in an environment. What the package requires comes from the interpreter that runs the tests, which may have this package, too.
+// importing runs Python code in an environment. What the package requires comes from the
+// interpreter that runs the tests, which may have this package, too.
 func importing(t *testing.T, py, inside, code string) string {
 	t.Helper()
 	packages := run(t, t.TempDir(), py, "-c", "import sys; print(sys.path)")
-	return wheel.Run(t, t.TempDir(), inside, "-c", fmt.Sprintf("import sys; sys.path += [p for p in %s if 'packages' in p]\n", packages)+code)
+	return wheel.Run(t, t.TempDir(), inside, "-c", fmt.Sprintf(
+		"import sys; sys.path += [p for p in %s if 'packages' in p]\n", packages)+code)
 }

@@ -35,22 +35,26 @@ func shellCommands(t *testing.T, path string) [][]string {
 	return commands
 }
 
-// TestCommands runs every command of README.md, ARCHITECTURE.md, the guide and the benchmarks that ends by itself, each once, on one plane
-// that has run a demo. Of the others it checks that the command and its flags exist.
+// TestCommands runs every command of README.md, ARCHITECTURE.md, the guide and the benchmarks that
+// ends by itself, each once, on one plane that has run a demo. Of the others it checks that the
+// command and its flags exist.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
 	dir := t.TempDir()
 	tasks := quickTasks(t)
-	demo := []string{"demo", "--tasks", tasks, "--steps", "1", "--groups-per-batch", "2", "--group-size", "4", "--quiet", "--json"}
+	demo := []string{"demo", "--tasks", tasks, "--steps", "1", "--groups-per-batch", "2", "--group-size",
+		"4", "--quiet", "--json"}
 	if _, err := command(dir, rondo, demo...); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(tasks, filepath.Join(dir, "my-tasks")); err != nil {
 		t.Fatal(err)
 	}
-	for name, repository := range map[string]string{"my-fix": "demo/packs/small/password", "shop": "demo/packs/sample/shell-slugify"} {
-		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(root, repository, "environment/repo"))); err != nil {
+	for name, repository := range map[string]string{"my-fix": "demo/packs/small/password",
+		"shop": "demo/packs/sample/shell-slugify"} {
+		if err := os.CopyFS(filepath.Join(dir, name), os.DirFS(filepath.Join(root, repository,
+			"environment/repo"))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,8 +82,9 @@ func TestCommands(t *testing.T) {
 	t.Run("snippet", func(t *testing.T) { checkSnippet(t, dir) })
 }
 
-// commandDocuments are the documents whose commands are run, in this order. The guide's pages for users of other libraries have
-// planes of their own: clients/python/tests/test_pages.py runs their commands.
+// commandDocuments are the documents whose commands are run, in this order. The guide's
+// pages for users of other libraries have planes of their own:
+// clients/python/tests/test_pages.py runs their commands.
 func commandDocuments(t *testing.T) []string {
 	t.Helper()
 	guide, err := filepath.Glob(filepath.Join(root, "docs/guide/*.md"))
@@ -88,7 +93,8 @@ func commandDocuments(t *testing.T) []string {
 	}
 	guide = slices.DeleteFunc(guide, func(page string) bool { return strings.HasPrefix(filepath.Base(page), "from-") })
 	list := []string{filepath.Join(root, "README.md"), filepath.Join(root, "ARCHITECTURE.md")}
-	return append(append(list, guide...), filepath.Join(root, "docs/benchmarks.md"), filepath.Join(root, "docs/scale.md"))
+	return append(append(list, guide...), filepath.Join(root, "docs/benchmarks.md"),
+		filepath.Join(root, "docs/scale.md"))
 }
 
 // checkCommand runs a command of a document, or checks that its command and flags exist.
@@ -136,7 +142,8 @@ func checkSnippet(t *testing.T, dir string) {
 	}
 }
 
-// needsAnother: the command does not end by itself, is one of a plane that another command holds, or reads files that only a reader has.
+// needsAnother: the command does not end by itself, is one of a plane that another command holds,
+// or reads files that only a reader has.
 func needsAnother(args []string) bool {
 	switch args[0] {
 	case "demo", "up", "dashboard", "service", "fork", "track", "invalidate", "release":
@@ -159,14 +166,18 @@ func needsAnother(args []string) bool {
 	return false
 }
 
-// releaseFiles are the names of a wheel and a Debian package, as their makers are told them. tests/release has the files.
+// releaseFiles are the names of a wheel and a Debian package, as their makers are told them.
+// tests/release has the files.
 func releaseFiles(t *testing.T) []string {
 	t.Helper()
-	platform := regexp.MustCompile(`RONDO_WHEEL_PLATFORM=(\S+)`).FindStringSubmatch(read(t, filepath.Join(root, "clients/python/wheels")))
-	if platform == nil || !strings.Contains(read(t, filepath.Join(root, ".goreleaser.yaml")), `file_name_template: "{{ .ConventionalFileName }}"`) {
+	platform := regexp.MustCompile(`RONDO_WHEEL_PLATFORM=(\S+)`).FindStringSubmatch(read(t,
+		filepath.Join(root, "clients/python/wheels")))
+	if platform == nil || !strings.Contains(read(t, filepath.Join(root, ".goreleaser.yaml")),
+		`file_name_template: "{{ .ConventionalFileName }}"`) {
 		t.Fatal("clients/python/wheels and .goreleaser.yaml do not name their files")
 	}
-	return []string{"rondo_rl-0.1.0-py3-none-" + strings.ReplaceAll(platform[1], "$machine", "x86_64") + ".whl", "rondo_0.1.0_amd64.deb"}
+	return []string{"rondo_rl-0.1.0-py3-none-" + strings.ReplaceAll(platform[1], "$machine", "x86_64") + ".whl",
+		"rondo_0.1.0_amd64.deb"}
 }
 
 // checkOther checks a command that is not Rondo's.
@@ -191,11 +202,13 @@ func checkOther(t *testing.T, args []string) {
 	case args[0] == "cp":
 		read(t, filepath.Join(root, args[1]))
 	case strings.HasSuffix(line, ".whl") || strings.HasSuffix(line, ".deb"):
-		if file := strings.TrimPrefix(args[2], "./"); !slices.ContainsFunc(releaseFiles(t), func(name string) bool { ok, _ := filepath.Match(file, name); return ok }) {
+		if file := strings.TrimPrefix(args[2], "./"); !slices.ContainsFunc(releaseFiles(t),
+			func(name string) bool { ok, _ := filepath.Match(file, name); return ok }) {
 			t.Errorf("a release has no file %s", file)
 		}
 	case args[0] == "clients/python/wheels" || args[0] == ".ci/goreleaser":
-		if !strings.Contains(read(t, filepath.Join(root, ".ci/release"))+read(t, filepath.Join(root, ".goreleaser.yaml")), strings.Join(args[:len(args)-1], " ")) {
+		if !strings.Contains(read(t, filepath.Join(root, ".ci/release"))+
+			read(t, filepath.Join(root, ".goreleaser.yaml")), strings.Join(args[:len(args)-1], " ")) {
 			t.Errorf("no release is made by %s", line)
 		}
 		read(t, filepath.Join(root, args[0]))
@@ -208,15 +221,19 @@ func checkOther(t *testing.T, args []string) {
 		}
 	case args[0] == "curl":
 		// tests/gateway asks the same paths, and tests/e2e with the key of the plane's directory.
-		if len(args) < 5 || !slices.Equal(args[1:4], []string{"-s", "-H", `"$key"`}) || !regexp.MustCompile(`^http://127\.0\.0\.1:8790/rollouts(/[\w.-]+/(v1/chat/completions|finish))?$`).MatchString(args[4]) {
+		if len(args) < 5 || !slices.Equal(args[1:4], []string{"-s", "-H", `"$key"`}) ||
+			!regexp.MustCompile(
+				`^http://127\.0\.0\.1:8790/rollouts(/[\w.-]+/(v1/chat/completions|finish))?$`).MatchString(args[4]) {
 			t.Errorf("the gateway has no %s", line)
 		}
-	case line == `key="Authorization: Bearer $(cat .rondo/gateway.key)"`: // TestKilledGatewayLosesNoAnswer reads the file
+	// TestKilledGatewayLosesNoAnswer reads the file
+	case line == `key="Authorization: Bearer $(cat .rondo/gateway.key)"`:
 	case args[0] == "python3":
 		if used := "examples/trainer.py"; args[1] != used { // TestTrainerOfYourOwn runs it
 			t.Errorf("no test runs %s", args[1])
 		}
-	case line == "go test ./..." || line == "go test -race ./...": // tests/lanes: all of these packages are in the lanes of .ci/run
+	// tests/lanes: all of these packages are in the lanes of .ci/run
+	case line == "go test ./..." || line == "go test -race ./...":
 	case args[0] == "task":
 		for _, name := range args[1:] {
 			if !strings.Contains(read(t, filepath.Join(root, "Taskfile.yml")), "\n  "+name+":\n") {
@@ -232,14 +249,16 @@ func checkOther(t *testing.T, args []string) {
 func TestTaskfile(t *testing.T) {
 	tasks, ci := read(t, filepath.Join(root, "Taskfile.yml")), read(t, filepath.Join(root, ".ci/run"))
 	for _, lane := range []string{"lint", "test", "sandbox", "e2e", "compose"} {
-		if script := ".ci/" + lane; !regexp.MustCompile(`\n  `+lane+`:\n.*\n +cmds:[ \n-]*\[?`+script+`\b`).MatchString(tasks) || !regexp.MustCompile(`(?m)^[^#\n]*`+script+`\b`).MatchString(ci) {
+		if script := ".ci/" + lane; !regexp.MustCompile(`\n  `+lane+`:\n.*\n +cmds:[ \n-]*\[?`+script+
+			`\b`).MatchString(tasks) || !regexp.MustCompile(`(?m)^[^#\n]*`+script+`\b`).MatchString(ci) {
 			t.Errorf("Taskfile.yml or .ci/run does not run %s", script)
 		}
 	}
 	found := regexp.MustCompile(`go run \./cmd/rondo ([a-z ]+)`).FindAllStringSubmatch(tasks, -1)
 	for _, m := range found {
 		args := append(strings.Fields(m[1]), "--help")
-		if out, err := command(root, rondo, args...); err != nil || !strings.Contains(out, "Usage:\n  rondo "+strings.TrimSpace(m[1])) {
+		if out, err := command(root, rondo, args...); err != nil ||
+			!strings.Contains(out, "Usage:\n  rondo "+strings.TrimSpace(m[1])) {
 			t.Errorf("%s: %v\n%s", m[0], err, out)
 		}
 	}
@@ -276,7 +295,8 @@ var (
 	plainWord     = regexp.MustCompile(`^[a-z]+$`)
 )
 
-// TestInlineCommands: every command that a document names in a sentence exists, and has the flags that stand there.
+// TestInlineCommands: every command that a document names in a sentence exists, and has
+// the flags that stand there.
 func TestInlineCommands(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -301,8 +321,8 @@ func TestInlineCommands(t *testing.T) {
 	}
 }
 
-// isSetting reports whether a command, whose help says that there are more flags, has one of them: it is in
-// the file of all settings.
+// isSetting reports whether a command, whose help says that there are more flags, has one of them:
+// it is in the file of all settings.
 func isSetting(help, flag string) (bool, error) {
 	if !strings.Contains(help, "`rondo config init`") {
 		return false, nil
@@ -320,7 +340,8 @@ func isSetting(help, flag string) (bool, error) {
 	return strings.Contains(string(text), "\n# "+flag+": "), err
 }
 
-// checkInline asks the program for help on a command: its usage begins with the command's verbs, and its help names the flags.
+// checkInline asks the program for help on a command: its usage begins with the command's verbs,
+// and its help names the flags.
 func checkInline(line string) error {
 	args := strings.Fields(line)
 	end := slices.IndexFunc(args, func(arg string) bool { return arg[0] == '-' })

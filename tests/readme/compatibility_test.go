@@ -29,7 +29,8 @@ type passed struct{ Pins, On, Python string }
 // pinned are the lines of requirements that fix a version.
 var pinned = regexp.MustCompile(`(?m)^([@A-Za-z0-9._/-]+)==(\S+)`)
 
-// TestCompatibility: the table of the guide has the versions that the contracts' requirements pin, each contract is in it, and all of them were seen to pass with these pins.
+// TestCompatibility: the table of the guide has the versions that the contracts' requirements pin,
+// each contract is in it, and all of them were seen to pass with these pins.
 func TestCompatibility(t *testing.T) {
 	folder := filepath.Join(root, "tests/adapters")
 	var listed struct{ Contract []contract }
@@ -75,7 +76,8 @@ func TestCompatibility(t *testing.T) {
 			if c.Nightly {
 				by = "by CI"
 			}
-			table += fmt.Sprintf("| %s | %s | `%s` | %s | %s |\n", p.Shown, strings.Join(of, ", "), p.Ours, p.Covers, by)
+			table += fmt.Sprintf("| %s | %s | `%s` | %s | %s |\n", p.Shown,
+				strings.Join(of, ", "), p.Ours, p.Covers, by)
 		}
 	}
 	for key := range maps.Keys(seen) {
@@ -92,7 +94,8 @@ func TestCompatibility(t *testing.T) {
 		t.Errorf("contracts.toml has %v, and there are the tests %v", names, tests)
 	}
 	slices.Sort(nightly)
-	if want := "tests/adapters/run " + strings.Join(nightly, " ") + "\n"; !strings.Contains(read(t, filepath.Join(root, ".ci/nightly")), want) {
+	if want := "tests/adapters/run " + strings.Join(nightly, " ") +
+		"\n"; !strings.Contains(read(t, filepath.Join(root, ".ci/nightly")), want) {
 		t.Errorf(".ci/nightly does not run %q", want)
 	}
 	generated(t, "docs/guide/compatibility.md", "compatibility", table)

@@ -14,8 +14,8 @@ import (
 // number is what differs from one demo to the next.
 var number = regexp.MustCompile(`[0-9]+(\.[0-9]+)?(m[0-9]+s|s)?`)
 
-// TestDemoOutput: what README.md shows of the demo is what the demo prints, but for the numbers. This runs the demo, which takes
-// some minutes, and writes what it prints:
+// TestDemoOutput: what README.md shows of the demo is what the demo prints, but for the numbers.
+// This runs the demo, which takes some minutes, and writes what it prints:
 //
 //	go test ./tests/readme -run DemoOutput -rewrite -timeout 1h
 func TestDemoOutput(t *testing.T) {
@@ -40,7 +40,8 @@ func TestDemoOutput(t *testing.T) {
 	}
 }
 
-// kinds keeps of an output one line of each kind, without numbers, plot, the repair, which a short demo may not come to, and the link that a terminal alone gets.
+// kinds keeps of an output one line of each kind, without numbers, plot, the repair, which a short
+// demo may not come to, and the link that a terminal alone gets.
 func kinds(output string) string {
 	seen := map[string]bool{}
 	var lines []string

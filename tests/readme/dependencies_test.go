@@ -18,11 +18,13 @@ import (
 
 const ourModule = "github.com/rondo-rl/rondo"
 
-// TestDependencies: docs/dependencies.md says of each direct dependency what it is for, and of no other.
+// TestDependencies: docs/dependencies.md says of each direct dependency what it
+// is for, and of no other.
 func TestDependencies(t *testing.T) {
 	text, _, _ := strings.Cut(read(t, filepath.Join(root, "docs/dependencies.md")), "<!-- packages -->")
 	direct := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^(?:\t|require )(\S+) v\S+$`).FindAllStringSubmatch(read(t, filepath.Join(root, "go.mod")), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(?:\t|require )(\S+) v\S+$`).FindAllStringSubmatch(read(t,
+		filepath.Join(root, "go.mod")), -1) {
 		direct[m[1]] = true
 		if !strings.Contains(text, "`"+m[1]+"`") {
 			t.Errorf("docs/dependencies.md does not say what %s is for", m[1])
@@ -38,7 +40,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// TestPackages: docs/dependencies.md says how many packages each module brings into the program rondo.
+// TestPackages: docs/dependencies.md says how many packages each module
+// brings into the program rondo.
 func TestPackages(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Module", "./cmd/rondo")
 	list.Dir = root
@@ -94,7 +97,8 @@ func (p importing) module() string {
 // imports holds the packages of a program by their paths.
 type imports map[string]importing
 
-// reached are the packages that the program imports where nothing of ours imports the module without.
+// reached are the packages that the program imports where nothing of ours
+// imports the module without.
 func (g imports) reached(without string) map[string]bool {
 	seen := map[string]bool{}
 	var follow func(path string)

@@ -20,8 +20,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what is generated into the documents")
 
-// generated holds a part of a document, between the comments <!-- name --> and <!-- /name -->, to what is generated for it.
-// With -rewrite it writes the part.
+// generated holds a part of a document, between the comments <!-- name --> and <!-- /name -->, to
+// what is generated for it. With -rewrite it writes the part.
 func generated(t *testing.T, document, name, want string) {
 	t.Helper()
 	begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
@@ -33,7 +33,8 @@ func generated(t *testing.T, document, name, want string) {
 		t.Fatalf("%s has no part between %q and %q", document, begin, end)
 	case part == want:
 	case !*rewrite:
-		t.Errorf("the part %q of %s is out of date: go test ./tests/readme -run '%s' -rewrite", name, document, t.Name())
+		t.Errorf("the part %q of %s is out of date: go test ./tests/readme -run '%s' -rewrite", name, document,
+			t.Name())
 	default:
 		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
 			t.Fatal(err)
@@ -66,7 +67,8 @@ func TestImportDiagram(t *testing.T) {
 	generated(t, "ARCHITECTURE.md", "imports", diagram.String()+"```\n")
 }
 
-// TestFollows: an import is left out of the diagram only where another path leads to the same folder.
+// TestFollows: an import is left out of the diagram only where another path
+// leads to the same folder.
 func TestFollows(t *testing.T) {
 	graph := map[string]map[string]bool{"a": {"b": true, "c": true, "d": true}, "b": {"c": true}, "d": {"a": true}}
 	for _, c := range []struct {
@@ -79,7 +81,8 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// folderImports are the imports of each top-level folder, without those of tests and without tests, examples and development tools.
+// folderImports are the imports of each top-level folder, without those of tests and without tests,
+// examples and development tools.
 func folderImports(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	graph := map[string]map[string]bool{}
@@ -89,7 +92,8 @@ func folderImports(t *testing.T) map[string]map[string]bool {
 		}
 		relative, _ := filepath.Rel(root, path)
 		from, _, below := strings.Cut(filepath.ToSlash(relative), "/")
-		if !below || slices.Contains([]string{"tests", "examples", "tools", "deploy", "clients"}, from) || strings.HasPrefix(from, ".") {
+		if !below || slices.Contains([]string{"tests", "examples", "tools", "deploy", "clients"}, from) ||
+			strings.HasPrefix(from, ".") {
 			return nil
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
@@ -115,7 +119,8 @@ func folderImports(t *testing.T) map[string]map[string]bool {
 	return graph
 }
 
-// follows: another import of the folder leads to the same folder, on a path that does not come back to where it began.
+// follows: another import of the folder leads to the same folder, on a path that does not
+// come back to where it began.
 func follows(graph map[string]map[string]bool, from, to string) bool {
 	seen := map[string]bool{from: true}
 	var reaches func(string) bool
@@ -143,10 +148,12 @@ func follows(graph map[string]map[string]bool, from, to string) bool {
 }
 
 // decisionHead is how a record begins: its number, its title, its chapter and its status.
-var decisionHead = regexp.MustCompile(`^# (\d+)\. (.+)\n\n\*\*Chapter\.\*\* (.+)\. \*\*Status\.\*\* (Accepted|Superseded)`)
+var decisionHead = regexp.MustCompile(
+	`^# (\d+)\. (.+)\n\n\*\*Chapter\.\*\* (.+)\. \*\*Status\.\*\* (Accepted|Superseded)`)
 
-// TestDecisions: docs/decisions/README.md lists all records by chapter. Each record has the number of its file, a chapter, a status and at most 4 KiB. More than
-// 40 nobody reads: a new one takes the place of one that is merged or no longer holds.
+// TestDecisions: docs/decisions/README.md lists all records by chapter. Each record has the number
+// of its file, a chapter, a status and at most 4 KiB. More than 40 nobody reads: a new one takes
+// the place of one that is merged or no longer holds.
 func TestDecisions(t *testing.T) {
 	records, err := filepath.Glob(filepath.Join(root, "docs/decisions/[0-9]*.md"))
 	if err != nil || len(records) < 10 || len(records) > 40 {

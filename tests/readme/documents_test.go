@@ -27,7 +27,8 @@ func documents(t *testing.T) []string {
 	return list
 }
 
-// TestSizes: README.md sells and starts, ARCHITECTURE.md is a map of two screens, and a page of the guide answers one question.
+// TestSizes: README.md sells and starts, ARCHITECTURE.md is a map of two screens, and a page of the
+// guide answers one question.
 func TestSizes(t *testing.T) {
 	for _, document := range documents(t) {
 		limit := 8 << 10
@@ -43,8 +44,9 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestExcerpts: what a document shows of an example stands in the example. The lines of glue that a user writes are counted: tests of the Python client count those of an
-// environment (15) and of a reward function (5).
+// TestExcerpts: what a document shows of an example stands in the example. The lines of glue
+// that a user writes are counted: tests of the Python client count those of an environment (15)
+// and of a reward function (5).
 func TestExcerpts(t *testing.T) {
 	const any, trainer = 1000, 20
 	for _, c := range []struct {
@@ -71,7 +73,8 @@ func TestExcerpts(t *testing.T) {
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 
 // others are documents beside the code that they are about.
-var others = []string{"clients/python/README.md", "examples/grpo_llm/README.md", "examples/product/README.md", "examples/torch_grpo/README.md", "schemas/arrow.md", "tests/adapters/README.md", "tests/engines/README.md"}
+var others = []string{"clients/python/README.md", "examples/grpo_llm/README.md", "examples/product/README.md",
+	"examples/torch_grpo/README.md", "schemas/arrow.md", "tests/adapters/README.md", "tests/engines/README.md"}
 
 // TestLinks: links within the repository lead to a file, and to a heading where they name one.
 func TestLinks(t *testing.T) {
@@ -146,7 +149,8 @@ func TestNamesExist(t *testing.T) {
 
 var declaredTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Za-z0-9]+)\(`)
 
-// declaredTests are the names of all tests of the repository, each with the folders of the packages that have one of that name.
+// declaredTests are the names of all tests of the repository, each with the folders of the packages
+// that have one of that name.
 func declaredTests(t *testing.T) map[string][]string {
 	t.Helper()
 	names := map[string][]string{}

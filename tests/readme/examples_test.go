@@ -12,9 +12,9 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestTrainerOfYourOwn goes from `rondo init` to trained steps: it proves the tasks, attaches an inference server, and trains with
-// the trainer that init has written. That is killed half way, and the second one goes on from the checkpoint. Another run
-// counts the reward of reward.py.
+// TestTrainerOfYourOwn goes from `rondo init` to trained steps: it proves the tasks, attaches an
+// inference server, and trains with the trainer that init has written. That is killed half way, and
+// the second one goes on from the checkpoint. Another run counts the reward of reward.py.
 func TestTrainerOfYourOwn(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
@@ -36,10 +36,13 @@ func TestTrainerOfYourOwn(t *testing.T) {
 		return err
 	})
 	address := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
-	server := background(t, dir, rondo, "service", "policy", "--nats", at.NATS, "--store", at.Store, "--policy-listen", address)
-	text := strings.NewReplacer("127.0.0.1:8000", address, "steps: 20", "steps: 3", "groups_per_batch: 4", "groups_per_batch: 1", "group_size: 8", "group_size: 3").
+	server := background(t, dir, rondo, "service", "policy", "--nats", at.NATS, "--store", at.Store,
+		"--policy-listen", address)
+	text := strings.NewReplacer("127.0.0.1:8000", address, "steps: 20", "steps: 3", "groups_per_batch: 4",
+		"groups_per_batch: 1", "group_size: 8", "group_size: 3").
 		Replace(read(t, filepath.Join(dir, "run.yaml")))
-	for name, content := range map[string]string{"run.yaml": text, "second.yaml": strings.ReplaceAll(text, "\n# scorer:\n#  ", "\nscorer:\n ")} {
+	for name, content := range map[string]string{"run.yaml": text,
+		"second.yaml": strings.ReplaceAll(text, "\n# scorer:\n#  ", "\nscorer:\n ")} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +120,8 @@ func readFiles(t *testing.T, py string, patterns ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(out, "\n"); n != len(files) || !strings.Contains(out, " messages, ") || !strings.Contains(out, " samples, ") {
+	if n := strings.Count(out, "\n"); n != len(files) || !strings.Contains(out, " messages, ") ||
+		!strings.Contains(out, " samples, ") {
 		t.Errorf("%d lines about %d files:\n%s", n, len(files), out)
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// checkKubernetes checks a command of docs/guide/kubernetes.md that needs a cluster: the chart and the script are there, and what runs in the pod of the command line
-// exists. tests/helm renders the chart and runs the script.
+// checkKubernetes checks a command of docs/guide/kubernetes.md that needs a cluster: the chart and
+// the script are there, and what runs in the pod of the command line exists. tests/helm renders the
+// chart and runs the script.
 func checkKubernetes(t *testing.T, args []string) {
 	t.Helper()
 	switch {
@@ -18,7 +19,8 @@ func checkKubernetes(t *testing.T, args []string) {
 			t.Error("the command takes another release away than the one that is installed")
 		}
 	case args[0] == "helm":
-		if !slices.Contains([]string{"dependency update", "install rondo", "upgrade rondo"}, strings.Join(args[1:3], " ")) {
+		if !slices.Contains([]string{"dependency update", "install rondo", "upgrade rondo"},
+			strings.Join(args[1:3], " ")) {
 			t.Errorf("nothing says what helm %s does", args[1])
 		}
 		i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "deploy/") })
@@ -28,7 +30,8 @@ func checkKubernetes(t *testing.T, args []string) {
 			t.Error(err)
 		}
 	case args[0] == "deploy/helm/secrets":
-		if info, err := os.Stat(filepath.Join(root, args[0])); err != nil || info.Mode()&0o111 == 0 || len(args) < 4 || args[3] != "|" {
+		if info, err := os.Stat(filepath.Join(root, args[0])); err != nil || info.Mode()&0o111 == 0 ||
+			len(args) < 4 || args[3] != "|" {
 			t.Errorf("%v: two arguments go into a pipe", err)
 		}
 	case args[1] == "exec":

@@ -1,4 +1,5 @@
-// Package readme holds the documents to the truth: it runs their commands and examples, and generates what follows from the code.
+// Package readme holds the documents to the truth: it runs their commands and examples, and
+// generates what follows from the code.
 package readme
 
 import (
@@ -28,15 +29,18 @@ func TestMain(m *testing.M) {
 	program.Main(m, &rondo)
 }
 
-// python is an interpreter that has the modules of examples/requirements.txt, this repository's client, and some more.
+// python is an interpreter that has the modules of examples/requirements.txt, this
+// repository's client, and some more.
 func python(t *testing.T, modules ...string) string {
 	t.Helper()
 	interpreter := os.Getenv("RONDO_PYTHON")
 	if interpreter == "" {
 		interpreter = "python3"
 	}
-	if out, err := exec.Command(interpreter, "-c", "import "+strings.Join(append(modules, "nats", "pyarrow"), ", ")).CombinedOutput(); err != nil {
-		program.Missing(t, "%s lacks the modules of examples/requirements.txt (or set RONDO_PYTHON): %v\n%s", interpreter, err, out)
+	if out, err := exec.Command(interpreter, "-c", "import "+
+		strings.Join(append(modules, "nats", "pyarrow"), ", ")).CombinedOutput(); err != nil {
+		program.Missing(t, "%s lacks the modules of examples/requirements.txt (or set RONDO_PYTHON): %v\n%s",
+			interpreter, err, out)
 	}
 	return interpreter
 }
@@ -91,7 +95,8 @@ func quickTasks(t *testing.T) string {
 	t.Helper()
 	pack := t.TempDir()
 	for _, name := range []string{"shell-slugify", "shell-invoice"} {
-		if err := os.CopyFS(filepath.Join(pack, name), os.DirFS(filepath.Join(root, "demo/packs/sample", name))); err != nil {
+		if err := os.CopyFS(filepath.Join(pack, name),
+			os.DirFS(filepath.Join(root, "demo/packs/sample", name))); err != nil {
 			t.Fatal(err)
 		}
 	}

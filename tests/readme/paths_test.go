@@ -12,10 +12,12 @@ import (
 // namedPath is what looks like a path: in code font, or a package that is called one.
 var namedPath = regexp.MustCompile("`([A-Za-z0-9_.-]+/[A-Za-z0-9_./-]*)`|\\bpackage ([a-z]+/[a-z/]+)")
 
-// formerRooms are folders that the repository had, or that people look for in it. A document that names one is wrong.
+// formerRooms are folders that the repository had, or that people look for in it. A document
+// that names one is wrong.
 var formerRooms = []string{"archive", "export", "gc", "policy", "replay"}
 
-// keyFolders are what `rondo auth` writes below its --out, which is called like a folder of the repository.
+// keyFolders are what `rondo auth` writes below its --out, which is called like a
+// folder of the repository.
 var keyFolders = []string{"auth/nats/", "auth/tls/", "auth/users"}
 
 // taskFiles are files of a task, whose folder of tests is called like the repository's.
@@ -30,7 +32,8 @@ func TestPathsExist(t *testing.T) {
 	}
 	ignored := read(t, filepath.Join(root, ".gitignore")) // such as what the demo of README.md leaves
 	for _, e := range entries {
-		if e.IsDir() && !strings.Contains(ignored, "\n"+e.Name()+"/\n") && !strings.Contains(ignored, "\n/"+e.Name()+"/\n") {
+		if e.IsDir() && !strings.Contains(ignored, "\n"+e.Name()+"/\n") &&
+			!strings.Contains(ignored, "\n/"+e.Name()+"/\n") {
 			rooms = append(rooms, e.Name())
 		}
 	}
@@ -55,7 +58,10 @@ func pathsIn(text string, rooms []string) []string {
 	for _, m := range namedPath.FindAllStringSubmatch(text, -1) {
 		path := m[1] + m[2]
 		room, _, _ := strings.Cut(path, "/")
-		elsewhere := slices.ContainsFunc(keyFolders, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) || slices.Contains(taskFiles, path)
+		elsewhere := slices.ContainsFunc(keyFolders, func(prefix string) bool {
+			return strings.HasPrefix(path,
+				prefix)
+		}) || slices.Contains(taskFiles, path)
 		if slices.Contains(rooms, room) && !elsewhere {
 			paths = append(paths, path)
 		}

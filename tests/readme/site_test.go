@@ -13,13 +13,15 @@ import (
 // loaded are the scripts, styles and pictures of a page that another server would give.
 var loaded = regexp.MustCompile(`<(?:script|img|iframe)[^>]* src="https?://[^"]*"|<link[^>]* rel="(?:stylesheet|icon|preload)"[^>]* href="https?://[^"]*"`)
 
-// TestSite builds the documentation as a site. A link or an anchor that leads nowhere fails the build, as does a page without a place in the navigation. Each page of
-// docs/ and each public name of the Python package is found by the search, and a page loads nothing from other servers.
+// TestSite builds the documentation as a site. A link or an anchor that leads nowhere fails the
+// build, as does a page without a place in the navigation. Each page of docs/ and each public name
+// of the Python package is found by the search, and a page loads nothing from other servers.
 func TestSite(t *testing.T) {
 	t.Parallel()
 	interpreter := python(t, "material", "mkdocstrings")
 	site := t.TempDir()
-	if _, err := command(root, interpreter, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", site); err != nil {
+	if _, err := command(root, interpreter, "-m", "mkdocs", "build", "--strict", "--quiet",
+		"--site-dir", site); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(site, "search/search_index.json"))

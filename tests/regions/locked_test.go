@@ -20,7 +20,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/nightly"
 )
 
-// configured gives a server of natstest the settings of a configuration, beside its own address, folder and routes. What the text includes is in the folder.
+// configured gives a server of natstest the settings of a configuration, beside its own address,
+// folder and routes. What the text includes is in the folder.
 func configured(t *testing.T, o *server.Options, folder, text string) {
 	t.Helper()
 	file := filepath.Join(folder, o.ServerName+".conf")
@@ -33,13 +34,18 @@ func configured(t *testing.T, o *server.Options, folder, text string) {
 	}
 	own := *o
 	*o = *conf
-	o.ServerName, o.Host, o.Port, o.NoLog, o.NoSigs, o.Routes = own.ServerName, own.Host, own.Port, true, true, own.Routes
-	o.StoreDir, o.JetStreamMaxStore, o.JetStreamMaxMemory, o.SyncInterval = own.StoreDir, own.JetStreamMaxStore, own.JetStreamMaxMemory, own.SyncInterval
-	o.Cluster.Name, o.Cluster.Host, o.Cluster.Port, o.Cluster.NoAdvertise = own.Cluster.Name, own.Cluster.Host, own.Cluster.Port, true
+	o.ServerName, o.Host, o.Port, o.NoLog, o.NoSigs, o.Routes = own.ServerName, own.Host,
+		own.Port, true, true, own.Routes
+	o.StoreDir, o.JetStreamMaxStore, o.JetStreamMaxMemory, o.SyncInterval = own.StoreDir, own.JetStreamMaxStore,
+		own.JetStreamMaxMemory, own.SyncInterval
+	o.Cluster.Name, o.Cluster.Host, o.Cluster.Port, o.Cluster.NoAdvertise = own.Cluster.Name,
+		own.Cluster.Host, own.Cluster.Port, true
 }
 
-// TestFarRolloutsOfLockedServers is as TestFarRollouts, and both clusters know their users by the keys of `rondo auth`, as the guide says. Leaf nodes connect as a user of the plane's account. The far
-// services have the rights of generator and scorer and no others, and nobody without credentials gets in.
+// TestFarRolloutsOfLockedServers is as TestFarRollouts, and both clusters know their users by
+// the keys of `rondo auth`, as the guide says. Leaf nodes connect as a user of the plane's
+// account. The far services have the rights of generator and scorer and no others, and nobody
+// without credentials gets in.
 func TestFarRolloutsOfLockedServers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -51,7 +57,8 @@ func TestFarRolloutsOfLockedServers(t *testing.T) {
 		err = auth.EnsureTLS(keys, []string{"127.0.0.1"}, time.Now())
 	}
 	for _, u := range []auth.User{
-		{Name: topology.Admin, Services: []string{topology.Admin}}, {Name: "region", Services: []string{topology.Admin}},
+		{Name: topology.Admin, Services: []string{topology.Admin}},
+		{Name: "region", Services: []string{topology.Admin}},
 		{Name: "rollouts", Services: []string{topology.Generator, topology.Scorer}, Domain: domain},
 	} {
 		if err == nil {
@@ -73,7 +80,10 @@ func TestFarRolloutsOfLockedServers(t *testing.T) {
 	routes := fmt.Sprintf("cluster { include %q }\n", auth.RoutesConfigFile)
 	ports := natstest.FreePorts(t, 3)
 	home := natstest.Cluster(t, 3, func(i int, o *server.Options) {
-		configured(t, o, keys, lock+routes+fmt.Sprintf("jetstream { domain: %s }\nleafnodes { listen: \"127.0.0.1:%d\", no_advertise: true, include %q }\n", domain, ports[i], auth.TLSConfigFile))
+		configured(t, o, keys,
+			lock+routes+
+				fmt.Sprintf("jetstream { domain: %s }\nleafnodes { listen: \"127.0.0.1:%d\", no_advertise: true, include %q }\n",
+					domain, ports[i], auth.TLSConfigFile))
 	})
 	var wires []*natstest.Wire
 	for i := range 2 {
@@ -92,7 +102,8 @@ func TestFarRolloutsOfLockedServers(t *testing.T) {
 		for i := range n {
 			urls = append(urls, to.URL(i))
 		}
-		nc, err := nats.Connect(strings.Join(urls, ","), nats.UserCredentials(a.Creds(user)), nats.RootCAs(filepath.Join(keys, auth.CAFile)), nats.CustomInboxPrefix(topology.ServiceInbox(user)),
+		nc, err := nats.Connect(strings.Join(urls, ","), nats.UserCredentials(a.Creds(user)),
+			nats.RootCAs(filepath.Join(keys, auth.CAFile)), nats.CustomInboxPrefix(topology.ServiceInbox(user)),
 			nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 		if err != nil {
 			t.Fatal(err)
@@ -104,7 +115,8 @@ func TestFarRolloutsOfLockedServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	farRollouts(t, log, func() *nats.Conn { return connect(far, 2, "rollouts") }, wires, int64(nightly.Count(3, 6)), nightly.Count(1, 2))
+	farRollouts(t, log, func() *nats.Conn { return connect(far, 2, "rollouts") }, wires,
+		int64(nightly.Count(3, 6)), nightly.Count(1, 2))
 
 	refused := make(chan error, 10)
 	nc := connect(far, 2, "rollouts")

@@ -1,4 +1,5 @@
-// Package regions runs a plane whose rollouts are far from its log: two clusters of servers, joined by leaf nodes over a long wire.
+// Package regions runs a plane whose rollouts are far from its log: two clusters of servers, joined
+// by leaf nodes over a long wire.
 package regions
 
 import (
@@ -29,7 +30,8 @@ const delay = 50 * time.Millisecond
 // domain is the name of the log's JetStream. The far servers send their clients' requests to it.
 const domain = "home"
 
-// twoRegions starts a cluster of three servers with the log, and one of two that hold nothing, each of which has the first as its leaf node's hub.
+// twoRegions starts a cluster of three servers with the log, and one of two that hold nothing, each
+// of which has the first as its leaf node's hub.
 func twoRegions(t *testing.T) (home, far *natstest.Servers, wires []*natstest.Wire) {
 	t.Helper()
 	ports := natstest.FreePorts(t, 3)
@@ -55,7 +57,8 @@ func runs(t *testing.T, log *eventlog.Log, name, run string, only ...string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	p := &mill.Mill{Log: log, Dir: t.TempDir(), Instance: name, Only: only, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	p := &mill.Mill{Log: log, Dir: t.TempDir(), Instance: name, Only: only,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	var trains []string
 	if run != "" {
 		trains = []string{run}
@@ -69,25 +72,30 @@ func runs(t *testing.T, log *eventlog.Log, name, run string, only ...string) {
 	})
 }
 
-// TestFarRollouts: intake, deciders and trainer are at home, and all rollouts are sampled and scored far away, through servers there that know the log by their leaf nodes alone. The wire breaks
-// again and again. Nothing is lost and nothing is there twice.
+// TestFarRollouts: intake, deciders and trainer are at home, and all rollouts are sampled and
+// scored far away, through servers there that know the log by their leaf nodes alone. The wire
+// breaks again and again. Nothing is lost and nothing is there twice.
 func TestFarRollouts(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}
 	home, far, wires := twoRegions(t)
-	farRollouts(t, home.Log(t), func() *nats.Conn { return far.Connect(t) }, wires, int64(nightly.Count(6, 12)), nightly.Count(2, 3))
+	farRollouts(t, home.Log(t), func() *nats.Conn { return far.Connect(t) }, wires,
+		int64(nightly.Count(6, 12)), nightly.Count(2, 3))
 }
 
-// farRollouts runs the services at home over the log, and generators and scorers over connections of their own.
-func farRollouts(t *testing.T, log *eventlog.Log, connect func() *nats.Conn, wires []*natstest.Wire, steps int64, breaks int) {
+// farRollouts runs the services at home over the log, and generators and scorers over
+// connections of their own.
+func farRollouts(t *testing.T, log *eventlog.Log, connect func() *nats.Conn, wires []*natstest.Wire,
+	steps int64, breaks int) {
 	t.Helper()
 	const run = "r"
 	if err := log.Streams.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	runs(t, log, "home", run, topology.Intake, topology.QuerySampler, topology.AdvantageCalculator, topology.TrainerFeeder, topology.DeadLetters)
+	runs(t, log, "home", run, topology.Intake, topology.QuerySampler, topology.AdvantageCalculator,
+		topology.TrainerFeeder, topology.DeadLetters)
 	for i := range 2 {
 		own, err := eventlog.New(connect(), log.Store())
 		if err != nil {

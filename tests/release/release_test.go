@@ -1,4 +1,5 @@
-// Package release tries the files of a release: those for this machine are installed and run, those for arm64 are run by qemu.
+// Package release tries the files of a release: those for this machine are installed and run, those
+// for arm64 are run by qemu.
 package release
 
 import (
@@ -17,13 +18,15 @@ import (
 	"github.com/rondo-rl/rondo/tests/wheel"
 )
 
-// largest is the size that a wheel or a package may have: it is downloaded before the first command.
+// largest is the size that a wheel or a package may have: it is downloaded
+// before the first command.
 const largest = 40 << 20
 
 // programs are what a release for Linux has in one folder.
 var programs = []string{"rondo", "rondo-sandbox-init"}
 
-// machines are the names of an architecture in Debian packages and archives, in wheels, and in programs.
+// machines are the names of an architecture in Debian packages and archives, in
+// wheels, and in programs.
 var machines = []struct {
 	deb, wheel string
 	elf        elf.Machine
@@ -46,7 +49,8 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// one gives the file that a pattern finds in a folder. It is of a size that is downloaded in seconds.
+// one gives the file that a pattern finds in a folder. It is of a size that
+// is downloaded in seconds.
 func one(t *testing.T, dir, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -64,7 +68,8 @@ func one(t *testing.T, dir, pattern string) string {
 	return found[0]
 }
 
-// checkPrograms runs the programs in a folder. They are for one machine, and static: they run beside any C library, as the tags of wheels say.
+// checkPrograms runs the programs in a folder. They are for one machine, and static: they run
+// beside any C library, as the tags of wheels say.
 func checkPrograms(t *testing.T, dir string, machine elf.Machine, qemu []string) {
 	t.Helper()
 	for _, name := range programs {
@@ -87,7 +92,8 @@ func checkPrograms(t *testing.T, dir string, machine elf.Machine, qemu []string)
 func TestWheels(t *testing.T) {
 	dir := filepath.Join(folder(t), "../bin/release/python")
 	for _, m := range machines {
-		file := one(t, dir, "rondo_rl-*-py3-none-manylinux_2_17_"+m.wheel+".manylinux2014_"+m.wheel+".musllinux_1_1_"+m.wheel+".whl")
+		file := one(t, dir, "rondo_rl-*-py3-none-manylinux_2_17_"+m.wheel+".manylinux2014_"+m.wheel+
+			".musllinux_1_1_"+m.wheel+".whl")
 		if scripts := wheel.Check(t, file); !slices.Equal(scripts, programs) {
 			t.Errorf("%s has %q", file, scripts)
 		}
@@ -108,11 +114,13 @@ func TestWheels(t *testing.T) {
 
 	// Of the wheels in a folder, pip takes the one with the programs.
 	inside := wheel.Environment(t, "python3")
-	wheel.Run(t, t.TempDir(), "python3", append(wheel.Pip, "--python", inside, "install", "--no-deps", "--no-index", "--find-links", dir, "rondo-rl")...)
+	wheel.Run(t, t.TempDir(), "python3", append(wheel.Pip, "--python", inside, "install", "--no-deps", "--no-index",
+		"--find-links", dir, "rondo-rl")...)
 	checkPrograms(t, filepath.Dir(inside), elf.EM_X86_64, nil)
 }
 
-// TestDebianPackages unpacks the packages with dpkg, and installs that of this machine into a root of its own.
+// TestDebianPackages unpacks the packages with dpkg, and installs that of this
+// machine into a root of its own.
 func TestDebianPackages(t *testing.T) {
 	dir := folder(t)
 	for _, m := range machines {
@@ -131,8 +139,10 @@ func TestDebianPackages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wheel.Run(t, root, "dpkg", "--root="+root, "--force-not-root", "--log="+filepath.Join(root, "log"), "--install", one(t, dir, "rondo_*_amd64.deb"))
-	if out := wheel.Run(t, root, "dpkg-query", "--admindir="+filepath.Join(root, "var/lib/dpkg"), "--show", "--showformat=${Status} ${Architecture}", "rondo"); out != "install ok installed amd64" {
+	wheel.Run(t, root, "dpkg", "--root="+root, "--force-not-root", "--log="+filepath.Join(root, "log"),
+		"--install", one(t, dir, "rondo_*_amd64.deb"))
+	if out := wheel.Run(t, root, "dpkg-query", "--admindir="+filepath.Join(root, "var/lib/dpkg"), "--show",
+		"--showformat=${Status} ${Architecture}", "rondo"); out != "install ok installed amd64" {
 		t.Errorf("dpkg has rondo as %q", out)
 	}
 	checkPrograms(t, filepath.Join(root, "usr/bin"), elf.EM_X86_64, nil)
@@ -144,7 +154,8 @@ func TestDebianPackages(t *testing.T) {
 		"usr/share/fish/vendor_completions.d/rondo.fish": "complete -c rondo",
 		"usr/share/doc/rondo/copyright":                  "Apache License",
 	} {
-		if written, err := os.ReadFile(filepath.Join(root, path)); err != nil || !strings.Contains(string(written), text) {
+		if written, err := os.ReadFile(filepath.Join(root, path)); err != nil ||
+			!strings.Contains(string(written), text) {
 			t.Errorf("/%s has no %s: %v", path, text, err)
 		}
 	}
@@ -186,7 +197,8 @@ func TestSums(t *testing.T) {
 		}
 		files = append(files, found...)
 	}
-	if len(files) != 10 || len(sums) != len(files) { // for each of two machines a package, two archives and a wheel; a wheel and an sdist for all
+	// for each of two machines a package, two archives and a wheel; a wheel and an sdist for all
+	if len(files) != 10 || len(sums) != len(files) {
 		t.Errorf("a release of %q has the sums %q", files, sums)
 	}
 	for _, file := range files {

@@ -26,19 +26,22 @@ func (d *deaths) add(where string) {
 	d.count[where]++
 }
 
-// feeder lives and dies until the context ends. Each life begins with what the last one left, or on a machine that has nothing.
+// feeder lives and dies until the context ends. Each life begins with what the last one left, or on
+// a machine that has nothing.
 func (p plane) feeder(ctx context.Context, run, dir string, rng *rand.Rand, died *deaths) error {
 	stated := int64(0)
 	for ctx.Err() == nil {
 		life, kill := context.WithCancel(ctx)
-		service := pipeline.Deciding{Name: topology.TrainerFeeder, New: func(of string, cfg runfile.RunConfig) (map[string]pipeline.Decider, error) {
-			if of != run {
-				return nil, nil // it has a feeder of its own
-			}
-			deciders := trainerfeeder.Deciders(run, cfg, p.log.Store())
-			deciders[feedName] = &mortal{Decider: deciders[feedName].(*trainerfeeder.Decider), rng: rng, kill: kill, died: died, stated: &stated}
-			return deciders, nil
-		}}
+		service := pipeline.Deciding{Name: topology.TrainerFeeder,
+			New: func(of string, cfg runfile.RunConfig) (map[string]pipeline.Decider, error) {
+				if of != run {
+					return nil, nil // it has a feeder of its own
+				}
+				deciders := trainerfeeder.Deciders(run, cfg, p.log.Store())
+				deciders[feedName] = &mortal{Decider: deciders[feedName].(*trainerfeeder.Decider), rng: rng, kill: kill,
+					died: died, stated: &stated}
+				return deciders, nil
+			}}
 		err := pipeline.RunDeciding(life, p.env(dir, run), service)
 		kill()
 		if err != nil {
@@ -53,8 +56,8 @@ func (p plane) feeder(ctx context.Context, run, dir string, rng *rand.Rand, died
 	return nil
 }
 
-// mortal is a feeder that is killed once in eight batches when a batch's files are written and its fact is not on the log yet, and once
-// in eight when the fact is on the log and not folded yet.
+// mortal is a feeder that is killed once in eight batches when a batch's files are written and its
+// fact is not on the log yet, and once in eight when the fact is on the log and not folded yet.
 type mortal struct {
 	*trainerfeeder.Decider
 	rng  *rand.Rand

@@ -1,4 +1,5 @@
-// Package schedules lets trainers and feeders die at the worst moments, and counts what their weights are made of.
+// Package schedules lets trainers and feeders die at the worst moments, and counts what
+// their weights are made of.
 package schedules
 
 import (
@@ -85,6 +86,6 @@ func (p plane) last(ctx context.Context, fact events.Event) error {
 	return err
 }
 
-// errKilled is how what plays a process dies: it does nothing more, and only what is on the log, in the store and in its checkpoint
-// stays.
+// errKilled is how what plays a process dies: it does nothing more, and only what is on the log, in
+// the store and in its checkpoint stays.
 var errKilled = errors.New("killed")

@@ -24,8 +24,9 @@ import (
 // atOnce bounds the schedules that run at the same time.
 const atOnce = 4
 
-// TestEveryBatchCountsOnce runs dozens of trainings at a staleness of 0 to 2, each with its own deaths of trainer and feeder. Two of them have checkpoints
-// that are fifty steps apart: what was consumed may be far ahead of them, and the feed must not starve for that.
+// TestEveryBatchCountsOnce runs dozens of trainings at a staleness of 0 to 2, each with its own
+// deaths of trainer and feeder. Two of them have checkpoints that are fifty steps apart: what was
+// consumed may be far ahead of them, and the feed must not starve for that.
 func TestEveryBatchCountsOnce(t *testing.T) {
 	natstest.Virtual(t, func(t *testing.T) {
 		p := newPlane(t)
@@ -50,7 +51,8 @@ func TestEveryBatchCountsOnce(t *testing.T) {
 		if err := work.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		for _, where := range []string{"trainer before consumed", "trainer after consumed", "trainer before checkpoint", "trainer before checkpointed",
+		for _, where := range []string{"trainer before consumed", "trainer after consumed", "trainer before checkpoint",
+			"trainer before checkpointed",
 			"trainer after checkpointed", "feeder before batch.ready", "feeder after batch.ready"} {
 			if died.count[where] < nightly.Count(2, 5) {
 				t.Errorf("%d deaths of the %s: the schedules show nothing", died.count[where], where)
@@ -73,16 +75,22 @@ func (p plane) schedule(ctx context.Context, seed uint64, dir string, died *deat
 		tr.steps, tr.every = 52, 50
 	}
 	cfg := runfile.DefaultRunConfig()
-	cfg.Policy, cfg.Endpoint, cfg.Seed, cfg.Steps, cfg.GroupSize = "policy", runfile.BuiltinEndpoint, int64(seed), tr.steps, 2
-	// Groups have eight tokens, four where a member failed: a batch is two groups, or as many as twenty tokens hold.
-	cfg.Feeds = []runfile.Feed{{Name: feedName, GroupsPerBatch: 2, Ranks: 1 + rng.IntN(2), TokensPerBatch: 20 * rng.Int64N(2), MicroBatch: &runfile.MicroBatch{Tokens: 8}}}
+	cfg.Policy, cfg.Endpoint, cfg.Seed, cfg.Steps, cfg.GroupSize = "policy", runfile.BuiltinEndpoint,
+		int64(seed), tr.steps, 2
+	// Groups have eight tokens, four where a member failed: a batch is two groups, or as
+	// many as twenty tokens hold.
+	cfg.Feeds = []runfile.Feed{{Name: feedName, GroupsPerBatch: 2, Ranks: 1 + rng.IntN(2),
+		TokensPerBatch: 20 * rng.Int64N(2), MicroBatch: &runfile.MicroBatch{Tokens: 8}}}
 	if passed := 1.0; seed%5 == 0 { // somebody else's feed at its own pace, and one that nobody consumes
-		cfg.Feeds = append(cfg.Feeds, runfile.Feed{Name: "sft", GroupsPerBatch: 3, MinReward: &passed}, runfile.Feed{Name: "shadow", GroupsPerBatch: 1})
+		cfg.Feeds = append(cfg.Feeds, runfile.Feed{Name: "sft", GroupsPerBatch: 3, MinReward: &passed},
+			runfile.Feed{Name: "shadow", GroupsPerBatch: 1})
 	}
 	cfg.Limits.HopelessGroups = 0 // groups of two fail often enough here to look hopeless
-	cfg.InFlight, cfg.Staleness = 0, runfile.Staleness{Max: rng.Int64N(3), Policy: []string{runfile.StaleDrop, runfile.StaleWait, runfile.StaleKeep}[rng.IntN(3)]}
+	cfg.InFlight, cfg.Staleness = 0, runfile.Staleness{Max: rng.Int64N(3),
+		Policy: []string{runfile.StaleDrop, runfile.StaleWait, runfile.StaleKeep}[rng.IntN(3)]}
 	cfg.Filters.ZeroVariance = rng.IntN(4) == 0
-	cfg.Tasks = []runfile.TaskSpec{{Name: "task", Workdir: "/w", Snapshot: p.blob, Tests: p.blob, Verifier: runfile.VerifierSeparate}}
+	cfg.Tasks = []runfile.TaskSpec{{Name: "task", Workdir: "/w", Snapshot: p.blob, Tests: p.blob,
+		Verifier: runfile.VerifierSeparate}}
 	if err := p.open(ctx, run, cfg); err != nil {
 		return nil, err
 	}
@@ -97,7 +105,8 @@ func (p plane) schedule(ctx context.Context, seed uint64, dir string, died *deat
 		return nil, besides
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%+v: after %d of %d steps: %w\n%s", cfg.Staleness, len(tr.seen), tr.steps, err, p.tail(run))
+		return nil, fmt.Errorf("%+v: after %d of %d steps: %w\n%s", cfg.Staleness, len(tr.seen),
+			tr.steps, err, p.tail(run))
 	}
 	return tr, p.verify(ctx, run, cfg, tr, final)
 }
@@ -122,7 +131,8 @@ func alive(ctx context.Context, err error) error {
 	return err
 }
 
-// verify holds the final weights against the log, the log against its promises, and every batch against a feeder that decides it anew.
+// verify holds the final weights against the log, the log against its promises, and every batch
+// against a feeder that decides it anew.
 func (p plane) verify(ctx context.Context, run string, cfg runfile.RunConfig, tr *trainer, final weights) error {
 	want := weights{}.clone()
 	for step := range tr.steps {
@@ -138,7 +148,8 @@ func (p plane) verify(ctx context.Context, run string, cfg runfile.RunConfig, tr
 		}
 	}
 	if len(final.Batches) != int(tr.steps) || final.Chain != want.Chain {
-		return fmt.Errorf("the final weights are made of %d batches in another order than %d undisturbed steps", len(final.Batches), tr.steps)
+		return fmt.Errorf("the final weights are made of %d batches in another order than %d undisturbed steps",
+			len(final.Batches), tr.steps)
 	}
 	report, err := audit.Check(ctx, p.log.Reader, run)
 	if err != nil {
@@ -149,7 +160,9 @@ func (p plane) verify(ctx context.Context, run string, cfg runfile.RunConfig, tr
 	}
 	var differs []pipeline.Difference
 	again := pipeline.Verification{
-		Log: p.log.Reader, Run: run, Deciders: map[string]map[string]pipeline.Decider{topology.TrainerFeeder: trainerfeeder.Deciders(run, cfg, p.log.Store())},
+		Log: p.log.Reader, Run: run,
+		Deciders: map[string]map[string]pipeline.Decider{topology.TrainerFeeder: trainerfeeder.Deciders(run, cfg,
+			p.log.Store())},
 		Report: func(d pipeline.Difference) { differs = append(differs, d) },
 	}
 	checked, err := again.Verify(ctx)

@@ -53,7 +53,8 @@ type trainer struct {
 	redelivered int
 }
 
-// live lets the trainer train, die and come back until all steps are trained. It returns the final weights.
+// live lets the trainer train, die and come back until all steps are trained. It
+// returns the final weights.
 func (tr *trainer) live(ctx context.Context) (weights, error) {
 	for {
 		tr.lives++
@@ -69,7 +70,8 @@ func (tr *trainer) live(ctx context.Context) (weights, error) {
 // errDone ends a training.
 var errDone = errors.New("done")
 
-// process is one life: it resumes from the checkpoint as the recipe says, then trains batch after batch.
+// process is one life: it resumes from the checkpoint as the recipe says, then
+// trains batch after batch.
 func (tr *trainer) process(ctx context.Context, now *weights) error {
 	if now.Step == tr.steps {
 		return nil // it died when all was saved
@@ -84,7 +86,8 @@ func (tr *trainer) process(ctx context.Context, now *weights) error {
 			return err
 		}
 		if consumed.Step > now.Step {
-			if err := tr.say(ctx, events.BatchRewoundType, now.Step, events.BatchRewound{ToStep: now.Step}); err != nil {
+			if err := tr.say(ctx, events.BatchRewoundType, now.Step,
+				events.BatchRewound{ToStep: now.Step}); err != nil {
 				return err
 			}
 		}
@@ -129,7 +132,8 @@ func (tr *trainer) step(ctx context.Context, now *weights, batch events.BatchRea
 		if err := tr.dies("trainer before checkpointed"); err != nil {
 			return err
 		}
-		if err := tr.say(ctx, events.BatchCheckpointedType, batch.Step, events.BatchCheckpointed{Step: batch.Step}); err != nil {
+		if err := tr.say(ctx, events.BatchCheckpointedType, batch.Step,
+			events.BatchCheckpointed{Step: batch.Step}); err != nil {
 			return err
 		}
 		if err := tr.dies("trainer after checkpointed"); err != nil {
@@ -178,7 +182,8 @@ func (tr *trainer) publish(ctx context.Context, step int64) error {
 	} else if !errors.Is(err, eventlog.ErrNotFound) {
 		return err
 	}
-	return tr.state(ctx, tr.run, events.WeightsPublishedType, "policy", events.Ordinal(step), events.WeightsPublished{Policy: "policy", Version: step, Run: tr.run, ThroughStep: step, Manifest: tr.blob})
+	return tr.state(ctx, tr.run, events.WeightsPublishedType, "policy", events.Ordinal(step),
+		events.WeightsPublished{Policy: "policy", Version: step, Run: tr.run, ThroughStep: step, Manifest: tr.blob})
 }
 
 // say states a fact of this life about a step.
@@ -186,7 +191,8 @@ func (tr *trainer) say(ctx context.Context, typ events.Type, step int64, data an
 	return tr.state(ctx, tr.run, typ, feedName, fmt.Sprintf("%d-%d", step, tr.lives), data)
 }
 
-// dies kills the trainer every now and then, about once between two checkpoints, so that it comes to the next one at last.
+// dies kills the trainer every now and then, about once between two checkpoints, so that it comes
+// to the next one at last.
 func (tr *trainer) dies(where string) error {
 	if tr.rng.Int64N(6+2*tr.every) > 0 {
 		return nil

@@ -1,4 +1,5 @@
-// Package slurm tries the batch script for tool runners and scorers with stand-ins for Slurm's commands.
+// Package slurm tries the batch script for tool runners and scorers with
+// stand-ins for Slurm's commands.
 package slurm
 
 import (
@@ -17,13 +18,14 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// TestJobRunsTheSandboxes: a job on two nodes runs the tools and the verifiers of a plane that has neither. When it is cancelled its processes end, and leave no
-// folder behind.
+// TestJobRunsTheSandboxes: a job on two nodes runs the tools and the verifiers of a plane that has
+// neither. When it is cancelled its processes end, and leave no folder behind.
 func TestJobRunsTheSandboxes(t *testing.T) {
 	t.Parallel()
 	program.NeedSandbox(t)
 	rondo := program.Binary(t)
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true,
+		StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
 		MaxPayload: 8 << 20, JetStreamMaxStore: 1 << 40, JetStreamMaxMemory: 64 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +40,8 @@ func TestJobRunsTheSandboxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	node := t.TempDir()
-	env := []string{"PATH=" + stands + ":" + filepath.Dir(rondo) + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TMPDIR=" + node,
+	env := []string{"PATH=" + stands + ":" + filepath.Dir(rondo) + ":" + os.Getenv("PATH"),
+		"HOME=" + t.TempDir(), "TMPDIR=" + node,
 		"RONDO_NATS=" + s.ClientURL(), "RONDO_STORE=" + t.TempDir()}
 	start := func(name string, args ...string) *program.Process {
 		command := exec.Command(name, args...)
@@ -47,7 +50,8 @@ func TestJobRunsTheSandboxes(t *testing.T) {
 	}
 	listen := fmt.Sprintf("127.0.0.1:%d", natstest.FreePorts(t, 1)[0])
 	services := strings.Fields("service intake querysampler generator advantagecalculator trainerfeeder weightpublisher archiver deadletters policy trainer")
-	start(rondo, append(services, "--dir", t.TempDir(), "--policy-listen", listen, "--builtin-endpoint", "http://"+listen+"/v1")...)
+	start(rondo, append(services, "--dir", t.TempDir(), "--policy-listen", listen, "--builtin-endpoint",
+		"http://"+listen+"/v1")...)
 	job := start(filepath.Join(stands, "sbatch"), "--nodes=2", "../../examples/slurm/runners.sbatch")
 	folders := func() []string {
 		found, err := filepath.Glob(filepath.Join(node, fmt.Sprintf("rondo-%d-*", job.Cmd.Process.Pid)))
@@ -67,7 +71,8 @@ func TestJobRunsTheSandboxes(t *testing.T) {
 		}
 		return nil
 	})
-	for _, args := range []string{"demo --steps 1 --groups-per-batch 2 --group-size 4 --quiet --dir", "audit demo-1 --dir"} {
+	for _, args := range []string{"demo --steps 1 --groups-per-batch 2 --group-size 4 --quiet --dir",
+		"audit demo-1 --dir"} {
 		command := exec.Command(rondo, append(strings.Fields(args), t.TempDir())...)
 		command.Env = env
 		if out, err := command.CombinedOutput(); err != nil {
@@ -87,12 +92,14 @@ func TestJobRunsTheSandboxes(t *testing.T) {
 	}
 }
 
-// TestJobNeedsItsSettings: without the plane's addresses the job ends at once and says which one it lacks.
+// TestJobNeedsItsSettings: without the plane's addresses the job ends at once and
+// says which one it lacks.
 func TestJobNeedsItsSettings(t *testing.T) {
 	t.Parallel()
 	command := exec.Command("bash", "../../examples/slurm/runners.sbatch")
 	command.Env = []string{"PATH=" + os.Getenv("PATH")}
-	if out, err := command.CombinedOutput(); err == nil || !strings.Contains(string(out), "RONDO_NATS: name the NATS server") {
+	if out, err := command.CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "RONDO_NATS: name the NATS server") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

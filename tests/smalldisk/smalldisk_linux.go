@@ -25,7 +25,8 @@ func Mount(t testing.TB, size string) string {
 	return dir
 }
 
-// Fill takes all the room that a directory's file system has left, also what others give back meanwhile. What it returns gives the room back.
+// Fill takes all the room that a directory's file system has left, also what others give back
+// meanwhile. What it returns gives the room back.
 func Fill(t testing.TB, dir string) (free func()) {
 	t.Helper()
 	name := filepath.Join(dir, "filler")

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// failed prints which tests failed, how often of how many times they ran, and what the first failure said; and so of a package that failed without a test
-// that did. The exit status is 1 if anything failed.
+// failed prints which tests failed, how often of how many times they ran, and what the
+// first failure said; and so of a package that failed without a test that did. The exit
+// status is 1 if anything failed.
 func (m measurement) failed(w io.Writer) (code int) {
 	type tally struct {
 		ran, failed int
@@ -41,7 +42,8 @@ func (m measurement) failed(w io.Writer) (code int) {
 	for _, name := range slices.Sorted(maps.Keys(tallies)) {
 		if c := tallies[name]; c.failed > 0 {
 			code = 1
-			fmt.Fprintf(w, "%s failed %d of %d times, at first so:\n%s\n", name, c.failed, c.ran, strings.TrimRight(c.text, "\n"))
+			fmt.Fprintf(w, "%s failed %d of %d times, at first so:\n%s\n", name, c.failed, c.ran,
+				strings.TrimRight(c.text, "\n"))
 		}
 	}
 	return code

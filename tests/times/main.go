@@ -1,4 +1,5 @@
-// Command times runs tests as `go test` does, measures them, and prints what each package took and which guarantees it guards:
+// Command times runs tests as `go test` does, measures them, and prints what each package took and
+// which guarantees it guards:
 //
 //	times test FILE FLAG... PACKAGE...   tests packages, prints what go test prints, and adds each package's and test's time to FILE
 //	times confirm FILE FLAG... PACKAGE...   does the same, and tests packages that failed once more: it fails if one fails again
@@ -63,7 +64,8 @@ func run(args []string) (code int, err error) {
 // module is what the import path of each package begins with.
 const module = "github.com/rondo-rl/rondo/"
 
-// entry is a line of the file: what a test took, or a package (Test is ""), or the processes of a package's test program (CPU alone).
+// entry is a line of the file: what a test took, or a package (Test is ""), or the processes of a
+// package's test program (CPU alone).
 type entry struct {
 	Folder  string  `json:"folder"` // of the package, in the repository
 	Test    string  `json:"test,omitempty"`
@@ -73,7 +75,8 @@ type entry struct {
 	CPU     float64 `json:"cpu,omitempty"` // seconds of the processors
 }
 
-// test runs go test in the repository's root, and each test program by this one. It returns the exit status and the packages that failed.
+// test runs go test in the repository's root, and each test program by this one. It returns the
+// exit status and the packages that failed.
 func test(file string, args []string) (code int, failures []failure, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -86,7 +89,8 @@ func test(file string, args []string) (code int, failures []failure, err error) 
 	if file, err = filepath.Abs(file); err != nil {
 		return 0, nil, err
 	}
-	c := exec.Command("go", append([]string{"test", "-json", "-exec", strings.Join([]string{self, "exec", file, root}, " ")}, args...)...)
+	c := exec.Command("go", append([]string{"test", "-json", "-exec",
+		strings.Join([]string{self, "exec", file, root}, " ")}, args...)...)
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -102,7 +106,8 @@ func test(file string, args []string) (code int, failures []failure, err error) 
 	return code, failures, err
 }
 
-// confirm tests packages. Those that fail it tests once more, one after the other. A test that passes the second time is flaky: the verb failed names it.
+// confirm tests packages. Those that fail it tests once more, one after the other. A test that
+// passes the second time is flaky: the verb failed names it.
 func confirm(file string, args []string) (code int, err error) {
 	code, failures, err := test(file, args)
 	if err != nil || code == 0 {
@@ -118,10 +123,12 @@ func confirm(file string, args []string) (code int, err error) {
 	return code, err
 }
 
-// flakyPackages bounds how many packages of a run may fail by chance. Where more do, something is broken.
+// flakyPackages bounds how many packages of a run may fail by chance. Where more
+// do, something is broken.
 const flakyPackages = 3
 
-// retried are the arguments of go test for the packages that failed, or why a second run would show nothing.
+// retried are the arguments of go test for the packages that failed, or why a
+// second run would show nothing.
 func retried(args []string, failures []failure) (again []string, why string) {
 	if len(failures) == 0 {
 		return nil, "no package's tests failed"
@@ -155,7 +162,8 @@ func status(err error) (code int, failure error) {
 	return 0, err
 }
 
-// measured runs a test program, and notes what it and the processes that it waited for took of the processors.
+// measured runs a test program, and notes what it and the processes that it waited
+// for took of the processors.
 func measured(file string, args []string) (code int, err error) {
 	root, program := args[0], args[1:]
 	c := exec.Command(program[0], program[1:]...)
@@ -174,7 +182,8 @@ func measured(file string, args []string) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return code, add(file, entry{Folder: folder, CPU: (c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Seconds()})
+	return code, add(file, entry{Folder: folder, CPU: (c.ProcessState.UserTime() +
+		c.ProcessState.SystemTime()).Seconds()})
 }
 
 // add appends an entry to the file in one write, as several programs do so at once.

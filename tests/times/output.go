@@ -18,7 +18,8 @@ type event struct {
 	Output     string
 }
 
-// failure is a package that failed. Where a second run would not tell chance from fault, sure says why.
+// failure is a package that failed. Where a second run would not tell chance
+// from fault, sure says why.
 type failure struct{ pkg, sure string }
 
 // follower reads the stream of one run of go test.
@@ -30,7 +31,8 @@ type follower struct {
 	failures []failure
 }
 
-// follow prints what go test prints without -json: all that failing tests said, and a line for each package. It adds their times to the file.
+// follow prints what go test prints without -json: all that failing tests said, and a line for each
+// package. It adds their times to the file.
 func follow(w io.Writer, stream io.Reader, file string) ([]failure, error) {
 	f := follower{w: w, file: file, said: map[[2]string]*strings.Builder{}, sure: map[string]string{}}
 	lines := bufio.NewReader(stream)
@@ -96,13 +98,16 @@ func (f *follower) end(key [2]string, e event) error {
 	return add(f.file, noted)
 }
 
-// printed leaves out the lines by which a test program marks beginnings and pauses, and a passed package's all but its last.
+// printed leaves out the lines by which a test program marks beginnings and pauses, and a passed
+// package's all but its last.
 func printed(text string, failed bool) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		switch {
-		case strings.HasPrefix(line, "=== "), strings.HasPrefix(strings.TrimLeft(line, " "), "--- PASS"), line == "PASS\n":
-		case failed, strings.HasPrefix(line, "ok  \t"), strings.HasPrefix(line, "?   \t"), strings.HasPrefix(line, "\t"):
+		case strings.HasPrefix(line, "=== "), strings.HasPrefix(strings.TrimLeft(line, " "), "--- PASS"),
+			line == "PASS\n":
+		case failed, strings.HasPrefix(line, "ok  \t"), strings.HasPrefix(line, "?   \t"),
+			strings.HasPrefix(line, "\t"):
 			b.WriteString(line)
 		}
 	}

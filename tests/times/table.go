@@ -33,7 +33,8 @@ func guarantees(file string) (all []guarantee, err error) {
 	for line := range strings.Lines(string(text)) {
 		n++
 		if row := promised.FindStringSubmatch(strings.TrimSuffix(line, "\n")); row != nil {
-			all = append(all, guarantee{line: n, promise: row[1], tests: strings.Split(strings.Trim(row[2], "`"), "`, `")})
+			all = append(all, guarantee{line: n, promise: row[1],
+				tests: strings.Split(strings.Trim(row[2], "`"), "`, `")})
 		}
 	}
 	if len(all) == 0 {
@@ -42,7 +43,8 @@ func guarantees(file string) (all []guarantee, err error) {
 	return all, nil
 }
 
-// measurement is what a file says: its tests, its packages with their processor time, and how each run of a package ended.
+// measurement is what a file says: its tests, its packages with their processor time, and how
+// each run of a package ended.
 type measurement struct{ tests, packages, runs []entry }
 
 func read(file string) (m measurement, err error) {
@@ -85,7 +87,8 @@ func read(file string) (m measurement, err error) {
 
 // table prints each package, the slowest first, and the ten slowest tests.
 func (m measurement) table(w io.Writer, promises []guarantee) {
-	fmt.Fprintf(w, "%9s %10s  %-32s %s\n", "seconds", "processor", "package", "guards these lines of docs/guarantees.md")
+	fmt.Fprintf(w, "%9s %10s  %-32s %s\n", "seconds", "processor", "package",
+		"guards these lines of docs/guarantees.md")
 	var all entry
 	for _, p := range m.packages {
 		all.Seconds, all.CPU = all.Seconds+p.Seconds, all.CPU+p.CPU
@@ -104,17 +107,20 @@ func (m measurement) table(w io.Writer, promises []guarantee) {
 	}
 }
 
-// guards says whether a test ran, passed, and would fail if a guarantee were broken. A guarantee names a test with its folder where other packages have one of the same name.
+// guards says whether a test ran, passed, and would fail if a guarantee were broken. A guarantee
+// names a test with its folder where other packages have one of the same name.
 func (e entry) guards(g guarantee) bool {
 	return e.Outcome == "pass" && (slices.Contains(g.tests, e.Test) || slices.Contains(g.tests, e.Folder+"."+e.Test))
 }
 
-// guarded fails for each guarantee of which no test passed: all were skipped, moved to another lane, or never ran.
+// guarded fails for each guarantee of which no test passed: all were skipped, moved to
+// another lane, or never ran.
 func (m measurement) guarded(promises []guarantee) error {
 	var open []string
 	for _, g := range promises {
 		if !slices.ContainsFunc(m.tests, func(e entry) bool { return e.guards(g) }) {
-			open = append(open, fmt.Sprintf("docs/guarantees.md:%d: none of %s passed here: %s", g.line, strings.Join(g.tests, ", "), g.promise))
+			open = append(open, fmt.Sprintf("docs/guarantees.md:%d: none of %s passed here: %s", g.line,
+				strings.Join(g.tests, ", "), g.promise))
 		}
 	}
 	if len(open) > 0 {

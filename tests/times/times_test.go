@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestOutputIsThatOfGoTest: of what passes a line, of what fails all that it said, and each test's and package's time is noted.
+// TestOutputIsThatOfGoTest: of what passes a line, of what fails all that it said, and each test's
+// and package's time is noted.
 func TestOutputIsThatOfGoTest(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "times")
 	var out strings.Builder
@@ -59,33 +60,42 @@ c.go:1: no such thing
 	}
 	out.Reset()
 	m.table(&out, promises)
-	for _, line := range []string{"1.5             a TestGood\n", "0.5             b TestBad\n", "2.0        0.0  a                                3\n", "0.6        0.0  b                                \n", "2.6        0.0  all 2 packages\n"} {
+	for _, line := range []string{"1.5             a TestGood\n", "0.5             b TestBad\n",
+		"2.0        0.0  a                                3\n", "0.6        0.0  b                                \n",
+		"2.6        0.0  all 2 packages\n"} {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("there is no %q in\n%s", line, &out)
 		}
 	}
 	// What failed or was skipped guards nothing.
-	if err := m.guarded(promises); err == nil || !strings.Contains(err.Error(), "docs/guarantees.md:4: none of TestBad passed") || strings.Contains(err.Error(), ":3:") {
+	if err := m.guarded(promises); err == nil ||
+		!strings.Contains(err.Error(), "docs/guarantees.md:4: none of TestBad passed") ||
+		strings.Contains(err.Error(), ":3:") {
 		t.Errorf("guarded: %v", err)
 	}
 	if err := m.guarded(promises[:1]); err != nil {
 		t.Errorf("one of two tests is enough: %v", err)
 	}
-	for test, guards := range map[string]bool{"a.TestGood": true, "z/b.TestGood": false} { // only the package that is named
+	// only the package that is named
+	for test, guards := range map[string]bool{"a.TestGood": true, "z/b.TestGood": false} {
 		if err := m.guarded([]guarantee{{line: 5, tests: []string{test}}}); (err == nil) != guards {
 			t.Errorf("%s guards: %v", test, err)
 		}
 	}
 }
 
-// TestFailed: a test that fails now and then is named with its first failure, a package that fails without a test by itself, and what passes is not.
+// TestFailed: a test that fails now and then is named with its first failure, a package that fails
+// without a test by itself, and what passes is not.
 func TestFailed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "times")
 	for _, e := range []entry{
 		{Folder: "a", Test: "TestNow", Outcome: "pass"}, {Folder: "a", Outcome: "pass"},
-		{Folder: "a", Test: "TestNow", Outcome: "fail", Text: "first\n"}, {Folder: "a", Outcome: "fail", Text: "FAIL\n"},
-		{Folder: "a", Test: "TestNow", Outcome: "fail", Text: "second\n"}, {Folder: "a", Outcome: "fail", Text: "FAIL\n"},
-		{Folder: "b", Test: "TestGood", Outcome: "pass"}, {Folder: "b", Outcome: "fail", Text: "exit status 2\n"}, {Folder: "b", Outcome: "pass"},
+		{Folder: "a", Test: "TestNow", Outcome: "fail", Text: "first\n"},
+		{Folder: "a", Outcome: "fail", Text: "FAIL\n"},
+		{Folder: "a", Test: "TestNow", Outcome: "fail", Text: "second\n"},
+		{Folder: "a", Outcome: "fail", Text: "FAIL\n"},
+		{Folder: "b", Test: "TestGood", Outcome: "pass"}, {Folder: "b", Outcome: "fail", Text: "exit status 2\n"},
+		{Folder: "b", Outcome: "pass"},
 		{Folder: "c", Test: "TestGood", Outcome: "pass"}, {Folder: "c", Outcome: "pass"},
 	} {
 		if err := add(file, e); err != nil {
@@ -102,12 +112,14 @@ func TestFailed(t *testing.T) {
 		t.Errorf("%d, printed\n%s\nwant\n%s", code, &out, want)
 	}
 	out.Reset()
-	if code := (measurement{tests: []entry{{Folder: "c", Test: "TestGood", Outcome: "pass"}}}).failed(&out); code != 0 || out.Len() > 0 {
+	if code := (measurement{tests: []entry{{Folder: "c", Test: "TestGood", Outcome: "pass"}}}).failed(
+		&out); code != 0 || out.Len() > 0 {
 		t.Errorf("all passed: %d, printed %q", code, &out)
 	}
 }
 
-// TestRetried: few packages that failed by what may be chance are tested again, with the run's flags. Races, what does not build, and many at once are sure.
+// TestRetried: few packages that failed by what may be chance are tested again, with the run's
+// flags. Races, what does not build, and many at once are sure.
 func TestRetried(t *testing.T) {
 	stream := `{"Action":"output","Package":"github.com/rondo-rl/rondo/a","Test":"TestRace","Output":"WARNING: DATA RACE\n"}
 {"Action":"fail","Package":"github.com/rondo-rl/rondo/a","Test":"TestRace"}
@@ -145,7 +157,8 @@ func TestGuaranteesAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rows := strings.Count(string(text), "\n| ") - strings.Count(string(text), "\n| guarantee |"); len(promises) != rows {
+	if rows := strings.Count(string(text), "\n| ") - strings.Count(string(text),
+		"\n| guarantee |"); len(promises) != rows {
 		t.Errorf("%d rows are read of %d", len(promises), rows)
 	}
 	if _, err := guarantees("times_test.go"); err == nil {
@@ -153,7 +166,8 @@ func TestGuaranteesAreRead(t *testing.T) {
 	}
 }
 
-// TestProcessorTimeIsMeasured: a program's own, and that of what it waits for; its exit status is its own, too.
+// TestProcessorTimeIsMeasured: a program's own, and that of what it waits for; its
+// exit status is its own, too.
 func TestProcessorTimeIsMeasured(t *testing.T) {
 	shell, err := exec.LookPath("sh")
 	if err != nil {
@@ -164,7 +178,8 @@ func TestProcessorTimeIsMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "times")
-	code, err := measured(file, []string{root, shell, "-c", `sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; exit 3`})
+	code, err := measured(file, []string{root, shell, "-c",
+		`sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; exit 3`})
 	if err != nil || code != 3 {
 		t.Fatalf("exit status %d, %v; want 3", code, err)
 	}

@@ -1,4 +1,5 @@
-// Package torch runs the PyTorch example, and kills its trainer, its inference server and the plane half way.
+// Package torch runs the PyTorch example, and kills its trainer, its inference
+// server and the plane half way.
 package torch
 
 import (
@@ -33,15 +34,18 @@ func example(t *testing.T) (folder, python string) {
 		python = "python3"
 	}
 	if out, err := exec.Command(python, "-c", "import rondo, torch, pytest").CombinedOutput(); err != nil {
-		program.Missing(t, "%s lacks torch or the modules of examples/requirements.txt (or set RONDO_PYTHON): %v\n%s", python, err, out)
+		program.Missing(t, "%s lacks torch or the modules of examples/requirements.txt (or set RONDO_PYTHON): %v\n%s",
+			python, err, out)
 	}
 	return filepath.Join(root, "examples/torch_grpo"), python
 }
 
 func TestPartsOfTheExamples(t *testing.T) {
 	folder, python := example(t)
-	for _, folder := range []string{folder, filepath.Join(filepath.Dir(folder), "grpo_llm")} { // of the second one `task llm` runs the rest
-		if out, err := exec.Command(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder).CombinedOutput(); err != nil {
+	// of the second one `task llm` runs the rest
+	for _, folder := range []string{folder, filepath.Join(filepath.Dir(folder), "grpo_llm")} {
+		if out, err := exec.Command(python, "-m", "pytest", "-q", "-p",
+			"no:cacheprovider", folder).CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
@@ -57,7 +61,8 @@ func TestItLearnsAndSurvivesBeingKilled(t *testing.T) {
 	program.NeedSandbox(t)
 	rondo, plane := program.Binary(t), filepath.Join(t.TempDir(), "plane")
 	port := strconv.Itoa(natstest.FreePorts(t, 1)[0])
-	said, ended := start(t, python, filepath.Join(folder, "run.py"), "--steps", strconv.Itoa(steps), "--dir", plane, "--rondo", rondo, "--port", port)
+	said, ended := start(t, python, filepath.Join(folder, "run.py"), "--steps", strconv.Itoa(steps), "--dir", plane,
+		"--rondo", rondo, "--port", port)
 
 	wait(t, said, ended, fmt.Sprintf("step %d:", killAt))
 	killPlane(t, plane)
@@ -73,7 +78,8 @@ func TestItLearnsAndSurvivesBeingKilled(t *testing.T) {
 		PolicyVersion int `json:"policy_version"`
 		Rewards       []float64
 	}
-	if err := json.Unmarshal([]byte(run(t, rondo, "run", "show", "seed1", "--dir", plane, "--json")), &shown); err != nil {
+	if err := json.Unmarshal([]byte(run(t, rondo, "run", "show", "seed1", "--dir", plane, "--json")),
+		&shown); err != nil {
 		t.Fatal(err)
 	}
 	if shown.State != "closed" || shown.PolicyVersion != steps || len(shown.Rewards) != steps {
@@ -89,7 +95,8 @@ func TestItLearnsAndSurvivesBeingKilled(t *testing.T) {
 	run(t, rondo, "replay", "seed1", "--verify", "--dir", plane)
 }
 
-// checkDeltas finds the last version's delta in the store, and versions that the side-car made of deltas and brought to the server.
+// checkDeltas finds the last version's delta in the store, and versions that the side-car made of
+// deltas and brought to the server.
 func checkDeltas(t *testing.T, rondo, plane string) {
 	t.Helper()
 	var shown struct {
@@ -97,10 +104,12 @@ func checkDeltas(t *testing.T, rondo, plane string) {
 		Delta          *struct{ Base, Size int64 }
 		Servers        []struct{ Version int64 }
 	}
-	if err := json.Unmarshal([]byte(run(t, rondo, "weights", "show", "seed1", "--dir", plane, "--json")), &shown); err != nil {
+	if err := json.Unmarshal([]byte(run(t, rondo, "weights", "show", "seed1", "--dir", plane, "--json")),
+		&shown); err != nil {
 		t.Fatal(err)
 	}
-	if shown.Version != steps || shown.Delta == nil || shown.Delta.Base != steps-1 || shown.Delta.Size > shown.Bytes*7/10 || len(shown.Servers) != 1 {
+	if shown.Version != steps || shown.Delta == nil || shown.Delta.Base != steps-1 ||
+		shown.Delta.Size > shown.Bytes*7/10 || len(shown.Servers) != 1 {
 		t.Errorf("the last version: %+v", shown)
 	}
 	text, err := os.ReadFile(filepath.Join(plane, "sidecar.log"))
@@ -112,8 +121,9 @@ func checkDeltas(t *testing.T, rondo, plane string) {
 	}
 }
 
-// checkSteps reads the trainer's lines: the second one goes on behind its checkpoint, and every step comes once. Only the line of a
-// step whose trainer was killed before it could print may be missing.
+// checkSteps reads the trainer's lines: the second one goes on behind its checkpoint,
+// and every step comes once. Only the line of a step whose trainer was killed before it
+// could print may be missing.
 func checkSteps(t *testing.T, said string) {
 	t.Helper()
 	resumed := regexp.MustCompile(`going on from step (\d+)`).FindAllStringSubmatch(said, -1)
@@ -157,7 +167,8 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// start starts a program in a process group that ends with the test. It gives its output so far, and how it ended.
+// start starts a program in a process group that ends with the test. It gives its output
+// so far, and how it ended.
 func start(t *testing.T, name string, args ...string) (output func() string, ended chan error) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "output"))
@@ -185,7 +196,8 @@ func start(t *testing.T, name string, args ...string) (output func() string, end
 // wait waits until a program has printed something.
 func wait(t *testing.T, said func() string, ended chan error, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Minute); !strings.Contains(said(), text); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Minute); !strings.Contains(said(),
+		text); time.Sleep(100 * time.Millisecond) {
 		select {
 		case err := <-ended:
 			if ended <- err; !strings.Contains(said(), text) {
@@ -226,7 +238,8 @@ func kill(t *testing.T, program, word string) {
 	killed := 0
 	for _, file := range commands {
 		words, err := os.ReadFile(file)
-		if errors.Is(err, os.ErrNotExist) || !bytes.Contains(words, []byte(program+"\x00")) || !bytes.Contains(words, []byte("\x00"+word+"\x00")) {
+		if errors.Is(err, os.ErrNotExist) || !bytes.Contains(words, []byte(program+"\x00")) ||
+			!bytes.Contains(words, []byte("\x00"+word+"\x00")) {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))

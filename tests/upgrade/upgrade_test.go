@@ -42,8 +42,10 @@ func run(t *testing.T, in, name string, args ...string) {
 	}
 }
 
-// TestRollingUpgrade: while a run goes on, the processes of its services are stopped one after the other and started in the other version, from the old one to the new and back, beginning with the
-// intake or with the workers. Nobody's command fails, and the new version finds books and decisions as they must be.
+// TestRollingUpgrade: while a run goes on, the processes of its services are stopped one after the
+// other and started in the other version, from the old one to the new and back, beginning with the
+// intake or with the workers. Nobody's command fails, and the new version finds books and
+// decisions as they must be.
 func TestRollingUpgrade(t *testing.T) {
 	before, now := older(t), program.Binary(t)
 	program.NeedSandbox(t)

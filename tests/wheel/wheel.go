@@ -1,4 +1,5 @@
-// Package wheel holds Python wheels to their format, and installs them in environments of their own.
+// Package wheel holds Python wheels to their format, and installs them in
+// environments of their own.
 package wheel
 
 import (
@@ -20,8 +21,8 @@ import (
 	"github.com/rondo-rl/rondo/tests/program"
 )
 
-// Check fails the test unless RECORD has each file with its digest and size, and the tags are those of the name. It gives the names of the programs that the
-// wheel puts on the path.
+// Check fails the test unless RECORD has each file with its digest and size, and the tags are those
+// of the name. It gives the names of the programs that the wheel puts on the path.
 func Check(t testing.TB, file string) (scripts []string) {
 	t.Helper()
 	packed, err := zip.OpenReader(file)
@@ -52,7 +53,8 @@ func Check(t testing.TB, file string) (scripts []string) {
 			}
 		}
 		digest := sha256.Sum256(text)
-		found = append(found, []string{f.Name, "sha256=" + base64.RawURLEncoding.EncodeToString(digest[:]), fmt.Sprint(len(text))})
+		found = append(found, []string{f.Name, "sha256=" + base64.RawURLEncoding.EncodeToString(digest[:]),
+			fmt.Sprint(len(text))})
 	}
 	slices.SortFunc(record, slices.Compare)
 	slices.SortFunc(found, slices.Compare)

@@ -21,15 +21,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kinds are those that objects can be checked as: Go types, and definitions by group, version and kind.
+// kinds are those that objects can be checked as: Go types, and definitions by
+// group, version and kind.
 type kinds struct {
 	types       *runtime.Scheme
 	definitions map[kubernetesschema.GroupVersionKind]*apiextensions.JSONSchemaProps
 }
 
-// readKinds knows the kinds of Kubernetes, those of Prometheus' operator, and those that the files of a folder define.
+// readKinds knows the kinds of Kubernetes, those of Prometheus' operator, and those that the
+// files of a folder define.
 func readKinds(folder string) (kinds, error) {
-	k := kinds{types: runtime.NewScheme(), definitions: map[kubernetesschema.GroupVersionKind]*apiextensions.JSONSchemaProps{}}
+	k := kinds{types: runtime.NewScheme(),
+		definitions: map[kubernetesschema.GroupVersionKind]*apiextensions.JSONSchemaProps{}}
 	if err := errors.Join(scheme.AddToScheme(k.types), monitoring.AddToScheme(k.types)); err != nil || folder == "" {
 		return k, err
 	}
@@ -56,10 +59,12 @@ func (k kinds) read(file string) error {
 	}
 	for _, version := range crd.Spec.Versions {
 		var props apiextensions.JSONSchemaProps
-		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
+		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+			version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
 			return err
 		}
-		k.definitions[kubernetesschema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}] = &props
+		k.definitions[kubernetesschema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name,
+			Kind: crd.Spec.Names.Kind}] = &props
 	}
 	return nil
 }
@@ -81,7 +86,8 @@ func (k kinds) check(object []byte) error {
 	if props, ok := k.definitions[kind]; ok {
 		return defined(object, props)
 	}
-	decoder := jsonserializer.NewSerializerWithOptions(jsonserializer.DefaultMetaFactory, k.types, k.types, jsonserializer.SerializerOptions{Strict: true})
+	decoder := jsonserializer.NewSerializerWithOptions(jsonserializer.DefaultMetaFactory, k.types, k.types,
+		jsonserializer.SerializerOptions{Strict: true})
 	_, _, err = decoder.Decode(object, nil, nil)
 	return err
 }
@@ -103,7 +109,8 @@ func defined(object []byte, props *apiextensions.JSONSchemaProps) error {
 	if err != nil {
 		return err
 	}
-	if unknown := pruning.PruneWithOptions(value, structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(unknown) > 0 {
+	if unknown := pruning.PruneWithOptions(value, structural, true,
+		schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(unknown) > 0 {
 		return fmt.Errorf("unknown fields %q", unknown)
 	}
 	return nil

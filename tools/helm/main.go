@@ -1,10 +1,12 @@
-// Command helm checks a chart with Helm's own libraries, and prints the objects that it renders as a JSON array:
+// Command helm checks a chart with Helm's own libraries, and prints the objects that it
+// renders as a JSON array:
 //
 //	helm -namespace rondo -values one.yaml -values two.yaml -crds FOLDER deploy/helm/rondo
 //
-// It lints the chart, renders it, and decodes each object strictly into the Go type of its kind, so that a field that Kubernetes does not have, or that
-// has another type there, fails. A kind of KEDA is checked against the CustomResourceDefinition in the folder. Charts that the chart depends on are
-// rendered, too, where they are in its charts/.
+// It lints the chart, renders it, and decodes each object strictly into the Go type of its kind, so
+// that a field that Kubernetes does not have, or that has another type there, fails. A kind of KEDA
+// is checked against the CustomResourceDefinition in the folder. Charts that the chart depends on
+// are rendered, too, where they are in its charts/.
 package main
 
 import (
@@ -100,7 +102,8 @@ func run(out io.Writer, chart, release, namespace, crds string, files []string) 
 func check(chart string, values map[string]any, namespace string, version *chartutil.KubeVersion) error {
 	var wrong []error
 	for _, m := range lint.AllWithKubeVersion(chart, values, namespace, version).Messages {
-		if m.Severity >= support.WarningSev && !strings.Contains(m.Error(), "chart directory is missing these dependencies") {
+		if m.Severity >= support.WarningSev &&
+			!strings.Contains(m.Error(), "chart directory is missing these dependencies") {
 			wrong = append(wrong, m)
 		}
 	}
@@ -108,7 +111,8 @@ func check(chart string, values map[string]any, namespace string, version *chart
 }
 
 // render makes the chart's objects, one document each, in the order of their files.
-func render(folder string, values map[string]any, release, namespace string, version *chartutil.KubeVersion) ([]string, error) {
+func render(folder string, values map[string]any, release, namespace string,
+	version *chartutil.KubeVersion) ([]string, error) {
 	chart, err := loader.Load(folder)
 	if err != nil {
 		return nil, err
@@ -118,7 +122,8 @@ func render(folder string, values map[string]any, release, namespace string, ver
 	}
 	capabilities := chartutil.DefaultCapabilities.Copy()
 	capabilities.KubeVersion = *version
-	rendered, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, capabilities)
+	rendered, err := chartutil.ToRenderValues(chart, values,
+		chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, capabilities)
 	if err != nil {
 		return nil, err
 	}

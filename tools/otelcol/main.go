@@ -1,4 +1,5 @@
-// Otelcol is an OpenTelemetry collector for tests: the project's own, with what receives OTLP and what passes it on.
+// Otelcol is an OpenTelemetry collector for tests: the project's own, with what receives
+// OTLP and what passes it on.
 package main
 
 import (
@@ -21,12 +22,14 @@ func factories() (f otelcol.Factories, err error) {
 	if f.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](otlpreceiver.NewFactory()); err != nil {
 		return f, err
 	}
-	f.Telemetry = telemetry.NewFactory(func() component.Config { return &struct{}{} }, telemetry.WithCreateLogger(logger))
+	f.Telemetry = telemetry.NewFactory(func() component.Config { return &struct{}{} },
+		telemetry.WithCreateLogger(logger))
 	f.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](otlphttpexporter.NewFactory())
 	return f, err
 }
 
-// logger prints what the collector says of itself. Its own way of saying more needs the modules of three clouds.
+// logger prints what the collector says of itself. Its own way of saying more needs the
+// modules of three clouds.
 func logger(context.Context, telemetry.LoggerSettings, component.Config) (*zap.Logger, component.ShutdownFunc, error) {
 	l, err := zap.NewDevelopment()
 	return l, nil, err
@@ -37,7 +40,8 @@ func main() {
 		BuildInfo: component.BuildInfo{Command: "otelcol", Description: "Collector for tests", Version: "0"},
 		Factories: factories,
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{
-			ResolverSettings: confmap.ResolverSettings{DefaultScheme: "yaml", ProviderFactories: []confmap.ProviderFactory{yamlprovider.NewFactory()}},
+			ResolverSettings: confmap.ResolverSettings{DefaultScheme: "yaml",
+				ProviderFactories: []confmap.ProviderFactory{yamlprovider.NewFactory()}},
 		},
 	})
 	if err := command.Execute(); err != nil {

@@ -1,13 +1,15 @@
-// Command s3dev serves a directory as an S3-compatible object store, for tests and for trying Rondo on one machine:
+// Command s3dev serves a directory as an S3-compatible object store, for tests and for
+// trying Rondo on one machine:
 //
 //	s3dev -dir /tmp/objects -addr 127.0.0.1:0 -bucket rondo
 //
-// It runs versitygw with the directory as its back end. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. When it serves, it
-// writes one line to standard output: its endpoint, http://127.0.0.1:40123. It ends with SIGINT or SIGTERM, or when its standard
-// input, if that is a pipe, ends: so it never outlives the test that started it.
+// It runs versitygw with the directory as its back end. Credentials come from AWS_ACCESS_KEY_ID and
+// AWS_SECRET_ACCESS_KEY. When it serves, it writes one line to standard output: its endpoint,
+// http://127.0.0.1:40123. It ends with SIGINT or SIGTERM, or when its standard input, if that is a
+// pipe, ends: so it never outlives the test that started it.
 //
-// The directory's file system needs extended attributes. Written objects are not synced to the disk: use it for nothing that must
-// survive a power cut.
+// The directory's file system needs extended attributes. Written objects are not synced to the
+// disk: use it for nothing that must survive a power cut.
 package main
 
 import (
@@ -42,8 +44,10 @@ func main() {
 	dir := flag.String("dir", "", "directory that holds the objects; it must exist")
 	addr := flag.String("addr", "127.0.0.1:0", "address to serve on; port 0 takes a free one")
 	bucket := flag.String("bucket", "rondo", "bucket to make if it is not there")
-	iam := flag.String("iam", "", "directory that holds the server's users; without it there is only the one of the environment")
-	sidecar := flag.String("sidecar", "", "directory for what the server notes of objects and buckets; without it extended attributes of the files, for which ext4 has some 4 KB")
+	iam := flag.String("iam", "",
+		"directory that holds the server's users; without it there is only the one of the environment")
+	sidecar := flag.String("sidecar", "",
+		"directory for what the server notes of objects and buckets; without it extended attributes of the files, for which ext4 has some 4 KB")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -1,7 +1,10 @@
-// Package changes writes which elements of a checkpoint's tensors differ from those of another one, so that an inference server can set them in place.
+// Package changes writes which elements of a checkpoint's tensors differ from those of another one,
+// so that an inference server can set them in place.
 //
-// The files are safetensors. A tensor NAME of which elements differ has two tensors in them, NAME:at with the places of the elements in the flat tensor (I32, rising) and
-// NAME:to with their new values, and its whole shape as JSON under NAME in the file's metadata. A tensor may be in several files, with other elements in each.
+// The files are safetensors. A tensor NAME of which elements differ has two tensors in them,
+// NAME:at with the places of the elements in the flat tensor (I32, rising) and NAME:to with their
+// new values, and its whole shape as JSON under NAME in the file's metadata. A tensor may be in
+// several files, with other elements in each.
 package changes
 
 import (
@@ -26,7 +29,8 @@ import (
 )
 
 const (
-	// piece is what is compared at once of each checkpoint, in bytes: a multiple of every element's size.
+	// piece is what is compared at once of each checkpoint, in bytes: a multiple
+	// of every element's size.
 	piece = 4 << 20
 	// fileSize is when a file is written: as much is in memory, in bytes.
 	fileSize = 64 << 20
@@ -41,13 +45,16 @@ const (
 	valuesSuffix = ":to"
 )
 
-// ErrWhole means that a checkpoint is to be loaded whole: its tensors are others, or too much has changed.
+// ErrWhole means that a checkpoint is to be loaded whole: its tensors are others,
+// or too much has changed.
 var ErrWhole = errors.New("load the checkpoint whole")
 
-// Write writes the changes from old to new into files of a folder that exists, and gives the SHA-256 of each by its name. It is ErrWhole where they would have more than
-// half of the checkpoint's bytes.
+// Write writes the changes from old to new into files of a folder that exists, and gives
+// the SHA-256 of each by its name. It is ErrWhole where they would have more than half
+// of the checkpoint's bytes.
 func Write(ctx context.Context, old, new *safetensors.Checkpoint, dir string) (map[string]string, error) {
-	return write(ctx, old, new, &writer{dir: dir, limit: new.Bytes() / 2, fileSize: fileSize, digests: map[string]string{}})
+	return write(ctx, old, new, &writer{dir: dir, limit: new.Bytes() / 2, fileSize: fileSize,
+		digests: map[string]string{}})
 }
 
 func write(ctx context.Context, old, new *safetensors.Checkpoint, w *writer) (map[string]string, error) {
@@ -94,9 +101,11 @@ func match(old, new *safetensors.Checkpoint) (pairs []pair, err error) {
 			before, ok := old.Tensor(t.Name)
 			switch {
 			case !ok || before.Dtype != t.Dtype || !slices.Equal(before.Shape, t.Shape):
-				return nil, fmt.Errorf("%w: the other one has no tensor %.80q of %s %v", ErrWhole, t.Name, t.Dtype, t.Shape)
+				return nil, fmt.Errorf("%w: the other one has no tensor %.80q of %s %v", ErrWhole,
+					t.Name, t.Dtype, t.Shape)
 			case t.Elements() > math.MaxInt32:
-				return nil, fmt.Errorf("%w: tensor %.80q has %d elements (limit %d)", ErrWhole, t.Name, t.Elements(), math.MaxInt32)
+				return nil, fmt.Errorf("%w: tensor %.80q has %d elements (limit %d)", ErrWhole, t.Name,
+					t.Elements(), math.MaxInt32)
 			case t.Size > 0 && t.Size%t.Elements() != 0 || t.Size > 0 && piece%(t.Size/t.Elements()) != 0:
 				return nil, fmt.Errorf("%w: elements of %s are no whole bytes", ErrWhole, t.Dtype)
 			}
@@ -118,7 +127,8 @@ func (p *pair) compare(at, size int64) (places, values []byte, err error) {
 		from safetensors.Located
 	}{{a, p.old}, {b, p.new}} {
 		if n, err := read.from.File.ReadAt(read.into, read.from.Offset+at); n != len(read.into) {
-			return nil, nil, fmt.Errorf("read tensor %s of %s: %w", p.new.Name, read.from.File.Name, errors.Join(err, io.ErrUnexpectedEOF))
+			return nil, nil, fmt.Errorf("read tensor %s of %s: %w", p.new.Name, read.from.File.Name,
+				errors.Join(err, io.ErrUnexpectedEOF))
 		}
 	}
 	width := int(p.new.Size / p.new.Elements())
@@ -128,7 +138,8 @@ func (p *pair) compare(at, size int64) (places, values []byte, err error) {
 			i += 8
 			continue
 		}
-		for end := min(i+max(8, width), len(b)); i < end; i += width { // elements may be those of a word or several words
+		// elements may be those of a word or several words
+		for end := min(i+max(8, width), len(b)); i < end; i += width {
 			if string(a[i:i+width]) != string(b[i:i+width]) {
 				places = binary.LittleEndian.AppendUint32(places, first+uint32(i/width))
 				values = append(values, b[i:i+width]...)

@@ -84,7 +84,8 @@ func apply(t *testing.T, dir string, digests map[string]string, to []safetensors
 	}
 }
 
-// TestWrite: tensors of all widths, with changes at their ends, in pieces and in files, are the new ones when the changes have been set.
+// TestWrite: tensors of all widths, with changes at their ends, in pieces and in files, are the new
+// ones when the changes have been set.
 func TestWrite(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var old []safetensors.Data
@@ -93,7 +94,8 @@ func TestWrite(t *testing.T) {
 			old = append(old, random(r, fmt.Sprintf("%s.%d", dtype, i), dtype, width, 1, length))
 		}
 	}
-	old = append(old, safetensors.Data{Name: "empty", Dtype: "F32", Shape: []int64{0, 3}}, random(r, "scalar", "F32", 4), random(r, "same", "F32", 4, 5))
+	old = append(old, safetensors.Data{Name: "empty", Dtype: "F32", Shape: []int64{0, 3}},
+		random(r, "scalar", "F32", 4), random(r, "same", "F32", 4, 5))
 	var new []safetensors.Data
 	elements := 0
 	for _, tensor := range old {
@@ -132,7 +134,8 @@ func TestSeveralFiles(t *testing.T) {
 		new.Bytes[at] = 1
 	}
 	dir := t.TempDir()
-	digests, err := write(t.Context(), checkpoint(t, old), checkpoint(t, new), &writer{dir: dir, limit: 1 << 20, fileSize: 1, digests: map[string]string{}})
+	digests, err := write(t.Context(), checkpoint(t, old), checkpoint(t, new),
+		&writer{dir: dir, limit: 1 << 20, fileSize: 1, digests: map[string]string{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,12 +165,14 @@ func TestWhole(t *testing.T) {
 		"half an element": {{four}, {four}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Write(t.Context(), checkpoint(t, pair[0]...), checkpoint(t, pair[1]...), t.TempDir()); !errors.Is(err, ErrWhole) {
+			if _, err := Write(t.Context(), checkpoint(t, pair[0]...), checkpoint(t, pair[1]...),
+				t.TempDir()); !errors.Is(err, ErrWhole) {
 				t.Errorf("%v", err)
 			}
 		})
 	}
-	if digests, err := Write(t.Context(), checkpoint(t, a), checkpoint(t, a), t.TempDir()); err != nil || len(digests) != 0 {
+	if digests, err := Write(t.Context(), checkpoint(t, a), checkpoint(t, a), t.TempDir()); err != nil ||
+		len(digests) != 0 {
 		t.Errorf("of one version with itself: %v, %v", digests, err)
 	}
 }

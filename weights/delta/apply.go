@@ -17,15 +17,17 @@ import (
 // ErrBase means that a delta was made from another base than the one at hand.
 var ErrBase = errors.New("the base is another one than the delta was made from")
 
-// Apply makes the folder dir with the files that the delta leads to from base, byte for byte, in less than 256 MiB of memory. The folder appears when the
-// digest of every tensor is right and the files are on the disk, or not at all; it must not exist before. The base may be open in the
-// same files that others read: it is not changed. A crash may leave a folder that begins with a dot, dir's name and ".partial".
+// Apply makes the folder dir with the files that the delta leads to from base, byte for byte, in
+// less than 256 MiB of memory. The folder appears when the digest of every tensor is right and the
+// files are on the disk, or not at all; it must not exist before. The base may be open in the same
+// files that others read: it is not changed. A crash may leave a folder that begins with a dot,
+// dir's name and ".partial".
 func Apply(ctx context.Context, base *safetensors.Checkpoint, d *Delta, dir string) error {
 	return apply(ctx, base, d, dir, true)
 }
 
-// ApplyUnsynced is Apply that leaves it to the system when the files reach the disk. A power failure may leave a folder of wrong bytes: who uses it
-// verifies what it finds after a start.
+// ApplyUnsynced is Apply that leaves it to the system when the files reach the disk. A power
+// failure may leave a folder of wrong bytes: who uses it verifies what it finds after a start.
 func ApplyUnsynced(ctx context.Context, base *safetensors.Checkpoint, d *Delta, dir string) error {
 	return apply(ctx, base, d, dir, false)
 }
@@ -144,7 +146,8 @@ func (t *applying) find(base *safetensors.Checkpoint) error {
 	}
 	found, ok := base.Tensor(t.From)
 	if !ok || found.Size != t.Size || found.Dtype != t.Dtype {
-		return fmt.Errorf("tensor %.80q: %w: it has no %.80q of %d bytes of %s", t.Name, ErrBase, t.From, t.Size, t.Dtype)
+		return fmt.Errorf("tensor %.80q: %w: it has no %.80q of %d bytes of %s", t.Name, ErrBase,
+			t.From, t.Size, t.Dtype)
 	}
 	t.base = found
 	return nil
@@ -199,7 +202,8 @@ func (d *Delta) newChunk(c *codec, t *applying, i int) ([]byte, error) {
 		return nil, err
 	}
 	if t.new[i] = digestOf(data); t.new[i] != Digest(frame[1:frameHead]) {
-		return nil, fmt.Errorf("chunk %d has another digest: the delta is damaged, or %w: %w", i, ErrBase, storage.ErrCorrupt)
+		return nil, fmt.Errorf("chunk %d has another digest: the delta is damaged, or %w: %w", i,
+			ErrBase, storage.ErrCorrupt)
 	}
 	return data, nil
 }

@@ -53,7 +53,8 @@ type codec struct {
 }
 
 func newCodec() (*codec, error) {
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true),
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true),
 		zstd.WithWindowSize(128<<10), zstd.WithAllLitEntropyCompression(true), zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		return nil, err
@@ -83,7 +84,8 @@ func (c *codec) head(mode byte, digest Digest) {
 	c.frame = append(append(c.frame[:0], mode), digest[:]...)
 }
 
-// encode makes the frame of a chunk, nil when nothing changed. whole allows to store the new bytes in place of differences.
+// encode makes the frame of a chunk, nil when nothing changed. whole allows to store the new bytes
+// in place of differences.
 func (c *codec) encode(old, new []byte, w int, digest Digest, whole bool) []byte {
 	c.begin(len(new) / w)
 	if !c.collect(old, new, w) {
@@ -107,7 +109,8 @@ func (c *codec) encodeFull(new []byte, w int, digest Digest) []byte {
 	return c.frame
 }
 
-// unrelated reports whether so many bits differ that the new bytes pack better than differences: unrelated bf16 differ in 37 % of their bits.
+// unrelated reports whether so many bits differ that the new bytes pack better than differences:
+// unrelated bf16 differ in 37 % of their bits.
 func (c *codec) unrelated(old, new []byte) bool {
 	changedBits := 0
 	for i := 0; 8*i < len(new); i++ {

@@ -9,7 +9,8 @@ const (
 	// escaped is the code of magnitudes that have none of their own.
 	escaped = 15
 
-	// blockUnits are looked through at once: their old and new bytes stay in the nearest memory of a core meanwhile.
+	// blockUnits are looked through at once: their old and new bytes stay in the nearest
+	// memory of a core meanwhile.
 	blockUnits = 64 * 64
 )
 
@@ -30,13 +31,15 @@ func (c *codec) begin(units int) {
 	c.most = units/4 + 8 // where more changed, positions cost more than zeros in their places
 	c.count, c.since, c.few = 0, 0, true
 	most := c.most + blockUnits
-	for i, size := range [5]int{streamHighs: most + units/255 + 4, streamSigns: most/8 + 1, streamMagnitudes: most/2 + 1} {
+	for i, size := range [5]int{streamHighs: most + units/255 + 4, streamSigns: most/8 + 1,
+		streamMagnitudes: most/2 + 1} {
 		c.streams[i] = buffer(&c.streams[i], size)[:0]
 	}
 }
 
-// collect adds what changed in the next bytes of a chunk to the streams. It reports whether so few units changed up to here that their positions are worth
-// their bytes. All bytes but the last are given in whole blocks.
+// collect adds what changed in the next bytes of a chunk to the streams. It reports whether so
+// few units changed up to here that their positions are worth their bytes. All bytes but the last
+// are given in whole blocks.
 func (c *codec) collect(old, new []byte, w int) bool {
 	for at := 0; at < len(new) && c.count <= c.most; at += blockUnits * w {
 		end := min(at+blockUnits*w, len(new))
@@ -113,7 +116,8 @@ func (c *codec) add(difference int64, w int) {
 	}
 }
 
-// collectPairs is collectUnits for units of two bytes, without a branch for each. The last differences wait for the next block, or for endPairs.
+// collectPairs is collectUnits for units of two bytes, without a branch for each. The last
+// differences wait for the next block, or for endPairs.
 func (c *codec) collectPairs(old, new []byte, marks []uint64) {
 	gaps, since := c.streams[streamHighs], c.since
 	high, kept := len(gaps), c.count%16
@@ -144,7 +148,8 @@ func (c *codec) collectPairs(old, new []byte, marks []uint64) {
 			left &= left - 1
 			g[0], g[1], g[2], g[3] = byte(first-next), byte(second-first-1), byte(third-second-1), byte(fourth-third-1)
 			next = fourth + 1
-			binary.LittleEndian.PutUint64(d, difference(o, n, first)|difference(o, n, second)<<16|difference(o, n, third)<<32|difference(o, n, fourth)<<48)
+			binary.LittleEndian.PutUint64(d, difference(o, n, first)|difference(o, n, second)<<16|
+				difference(o, n, third)<<32|difference(o, n, fourth)<<48)
 		}
 		high, differences = high+count, differences+count
 	}
@@ -159,7 +164,8 @@ func difference(old, new *[128]byte, unit int) uint64 {
 	return uint64(binary.LittleEndian.Uint16(new[at:at+2]) - binary.LittleEndian.Uint16(old[at:at+2]))
 }
 
-// addPairs is add for differences of two bytes, sixteen at a time. Those that are left over are kept.
+// addPairs is add for differences of two bytes, sixteen at a time. Those
+// that are left over are kept.
 func (c *codec) addPairs(differences []byte) {
 	signs, magnitudes := c.streams[streamSigns], c.streams[streamMagnitudes]
 	for ; len(differences) >= 32; differences = differences[32:] {
@@ -177,7 +183,8 @@ func (c *codec) addPairs(differences []byte) {
 		magnitudes = binary.LittleEndian.AppendUint64(magnitudes, nibbles)
 		for left := large * gather >> 48; left != 0; left &= left - 1 {
 			difference := int16(binary.LittleEndian.Uint16(sixteen[2*bits.TrailingZeros64(left):]))
-			c.streams[streamEscapes] = binary.LittleEndian.AppendUint16(c.streams[streamEscapes], uint16(max(difference, -difference))-1-escaped)
+			c.streams[streamEscapes] = binary.LittleEndian.AppendUint16(c.streams[streamEscapes],
+				uint16(max(difference, -difference))-1-escaped)
 		}
 	}
 	c.streams[streamSigns], c.streams[streamMagnitudes] = signs, magnitudes

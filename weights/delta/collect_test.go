@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// plainStreams makes the streams of a sparse chunk one unit after the other, with gaps that are not shifted.
+// plainStreams makes the streams of a sparse chunk one unit after the other, with
+// gaps that are not shifted.
 func plainStreams(old, new []byte, w int) (count int, streams [5][]byte) {
 	gap := 0
 	for i := 0; i < len(new); i += w {
@@ -33,7 +34,8 @@ func plainStreams(old, new []byte, w int) (count int, streams [5][]byte) {
 			streams[streamSigns][count/8] |= 1 << (count % 8)
 		}
 		if magnitude >= escaped {
-			streams[streamEscapes] = append(streams[streamEscapes], binary.LittleEndian.AppendUint64(nil, magnitude-escaped)[:w]...)
+			streams[streamEscapes] = append(streams[streamEscapes],
+				binary.LittleEndian.AppendUint64(nil, magnitude-escaped)[:w]...)
 			magnitude = escaped
 		}
 		streams[streamMagnitudes][count/2] |= byte(magnitude) << (count % 2 * 4)
@@ -67,12 +69,14 @@ func wantCollected(t *testing.T, c *codec, old, new []byte, w, piece int) {
 	}
 	for i := range want {
 		if !slices.Equal(c.streams[i], want[i]) {
-			t.Fatalf("%d of %d units of %d bytes changed, %d at once: stream %d has %d bytes, want %d", count, n, w, piece, i, len(c.streams[i]), len(want[i]))
+			t.Fatalf("%d of %d units of %d bytes changed, %d at once: stream %d has %d bytes, want %d", count, n, w,
+				piece, i, len(c.streams[i]), len(want[i]))
 		}
 	}
 }
 
-// TestCollect: what is collected is what changed, for every width, share and tail, with differences of every size, of a chunk at once and in pieces.
+// TestCollect: what is collected is what changed, for every width, share and tail, with differences
+// of every size, of a chunk at once and in pieces.
 func TestCollect(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	c := &codec{}
@@ -87,7 +91,8 @@ func TestCollect(t *testing.T) {
 				new := slices.Clone(old)
 				for i := range n {
 					if r.Float64() < share {
-						difference := [...]uint64{1, ^uint64(0), uint64(r.IntN(40) - 20), 1 << (8*w - 1), r.Uint64()}[r.IntN(5)]
+						difference := [...]uint64{1, ^uint64(0), uint64(r.IntN(40) - 20),
+							1 << (8*w - 1), r.Uint64()}[r.IntN(5)]
 						save(new[i*w:], w, load(new[i*w:], w)+difference)
 					}
 				}
@@ -104,7 +109,8 @@ func TestCollectGaps(t *testing.T) {
 	c := &codec{}
 	for _, w := range []int{1, 2, 4, 8} {
 		old := randomUnits(r, 3*blockUnits*w)
-		for _, gap := range []int{0, 1, 62, 63, 64, 65, 253, 254, 255, 256, 318, 319, 320, 509, 510, 511, blockUnits - 1, blockUnits} {
+		for _, gap := range []int{0, 1, 62, 63, 64, 65, 253, 254, 255, 256, 318, 319, 320, 509, 510, 511,
+			blockUnits - 1, blockUnits} {
 			new := slices.Clone(old)
 			for i := gap; i < 3*blockUnits; i += gap + 1 {
 				new[i*w]++

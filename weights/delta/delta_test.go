@@ -119,7 +119,8 @@ func wantFiles(t testing.TB, got, want map[string][]byte) {
 }
 
 var dtypes = map[safetensors.Dtype]int{
-	"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
+	"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1, "U16": 2,
+	"I16": 2, "F16": 2, "BF16": 2,
 	"U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8, "C64": 8, "F4": 1, "F6_E2M3": 1, "F6_E3M2": 1,
 }
 
@@ -143,7 +144,8 @@ func tensor(r *rand.Rand, name string, dtype safetensors.Dtype, n int) safetenso
 	return safetensors.Data{Name: name, Dtype: dtype, Shape: []int64{int64(n)}, Bytes: randomBytes(r, size)}
 }
 
-// changed is a tensor of which a share of the bytes has changed; of 0 to 1, and above 1 everything is new.
+// changed is a tensor of which a share of the bytes has changed; of 0 to 1, and
+// above 1 everything is new.
 func changed(r *rand.Rand, t safetensors.Data, share float64) safetensors.Data {
 	t.Bytes = slices.Clone(t.Bytes)
 	for i := range t.Bytes {
@@ -236,7 +238,8 @@ func stream(t *testing.T, base map[string][]byte, data []byte, names []string) m
 	return files
 }
 
-// TestChunks: tensors of several chunks, whose last one is short, with each kind of change in each width.
+// TestChunks: tensors of several chunks, whose last one is short, with each kind
+// of change in each width.
 func TestChunks(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, dtype := range []safetensors.Dtype{"U8", "BF16", "F32", "F64"} {
@@ -265,7 +268,8 @@ func TestRenamedAndUnchangedTakeNothing(t *testing.T) {
 	renamed.Name, reshaped.Shape = "c", []int64{80, 100}
 	d := encode(t, old, model{"m.safetensors": {renamed, reshaped}}.files(t))
 	for _, entry := range open(t, d).Tensors {
-		if want := map[string]string{"c": "a", "b": "b"}[entry.Name]; entry.From != want || entry.Bytes() != 0 || entry.Old != entry.New {
+		if want := map[string]string{"c": "a", "b": "b"}[entry.Name]; entry.From != want || entry.Bytes() != 0 ||
+			entry.Old != entry.New {
 			t.Errorf("tensor %s comes from %q in %d bytes", entry.Name, entry.From, entry.Bytes())
 		}
 	}
@@ -294,7 +298,8 @@ func TestChain(t *testing.T) {
 		current, deltas, versions = got, append(deltas, d), append(versions, next)
 	}
 	for _, part := range [][2]int{{0, 1}, {0, 2}, {3, 20}, {100, 130}, {0, 130}} {
-		got, err := apply(t, versions[part[0]], fold(t, deltas[part[0]:part[1]]...), filepath.Join(dir, fmt.Sprint(part)))
+		got, err := apply(t, versions[part[0]], fold(t, deltas[part[0]:part[1]]...),
+			filepath.Join(dir, fmt.Sprint(part)))
 		if err != nil {
 			t.Fatalf("versions %v: %v", part, err)
 		}
@@ -328,7 +333,8 @@ func small(t testing.TB) (base map[string][]byte, deltas [][]byte, versions []ma
 	return base, deltas, versions
 }
 
-// TestDamage: with one bit flipped, one byte taken out or the rest cut at every position, a chain ends in its exact bytes or in an error, and nothing appears.
+// TestDamage: with one bit flipped, one byte taken out or the rest cut at every position, a chain
+// ends in its exact bytes or in an error, and nothing appears.
 func TestDamage(t *testing.T) {
 	base, deltas, versions := small(t)
 	dir := t.TempDir()
@@ -393,7 +399,8 @@ func TestAnotherBase(t *testing.T) {
 	} else if _, err := io.ReadAll(r); !errors.Is(err, delta.ErrBase) {
 		t.Errorf("a file that is read from another base: %v", err)
 	}
-	if _, err := open(t, deltas[1]).Reader(t.Context(), checkpoint(t, versions[0]), "other.safetensors"); !errors.Is(err, storage.ErrNotFound) {
+	if _, err := open(t, deltas[1]).Reader(t.Context(), checkpoint(t, versions[0]),
+		"other.safetensors"); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("a file that the delta does not have: %v", err)
 	}
 	dir := t.TempDir()

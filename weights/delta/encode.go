@@ -21,9 +21,11 @@ const maxWorkers = 6
 
 func workers() int { return min(runtime.GOMAXPROCS(0), maxWorkers) }
 
-// Encode writes the delta from base to next, in less than 256 MiB of memory. The files of both must stay as they are meanwhile.
+// Encode writes the delta from base to next, in less than 256 MiB of memory. The files of both must
+// stay as they are meanwhile.
 //
-// A tensor is compared with the base's tensor of its name, type and size; a new name that has the bytes of a tensor that is gone counts as renamed.
+// A tensor is compared with the base's tensor of its name, type and size; a new name that has the
+// bytes of a tensor that is gone counts as renamed.
 func Encode(ctx context.Context, w io.Writer, base, next *safetensors.Checkpoint) error {
 	if err := encode(ctx, w, base, next); err != nil {
 		return fmt.Errorf("encode delta: %w", err)
@@ -44,7 +46,8 @@ func encode(ctx context.Context, w io.Writer, base, next *safetensors.Checkpoint
 			return fmt.Errorf("file %s: %w", f.Name, err)
 		}
 		if !plainName(f.Name) {
-			return fmt.Errorf("file name %.140q: want letters, digits and ._-, ending in %s", f.Name, safetensors.Extension)
+			return fmt.Errorf("file name %.140q: want letters, digits and ._-, ending in %s", f.Name,
+				safetensors.Extension)
 		}
 		files = append(files, newFile{Name: f.Name, Size: f.Size, Header: header})
 		for _, t := range f.Tensors {
@@ -126,7 +129,8 @@ func renamed(ctx context.Context, base, next *safetensors.Checkpoint) (map[strin
 }
 
 // eachOnly calls for each tensor of c that other lacks.
-func eachOnly(ctx context.Context, c, other *safetensors.Checkpoint, call func(*safetensors.File, *safetensors.Tensor) error) error {
+func eachOnly(ctx context.Context, c, other *safetensors.Checkpoint,
+	call func(*safetensors.File, *safetensors.Tensor) error) error {
 	for _, f := range c.Files {
 		for i := range f.Tensors {
 			if _, both := other.Tensor(f.Tensors[i].Name); both {
@@ -159,7 +163,8 @@ func tensorDigest(ctx context.Context, f *safetensors.File, t *safetensors.Tenso
 	return digestOfAll(digests), nil
 }
 
-// pieceSize is the number of bytes that are read at once of a file on the disk. They stay in a core's cache until they are compared.
+// pieceSize is the number of bytes that are read at once of a file on the disk. They stay in a
+// core's cache until they are compared.
 const pieceSize = 512 << 10
 
 // encodeChunk reads a chunk of both checkpoints and makes its frame.
@@ -196,7 +201,8 @@ func onDisk(f *safetensors.File) bool {
 	return ok
 }
 
-// collectChunk collects what changed in a chunk, and its digests. It reports whether a sparse chunk can hold that.
+// collectChunk collects what changed in a chunk, and its digests. It reports whether a
+// sparse chunk can hold that.
 func (c *codec) collectChunk(t *written, i, piece int) (bool, error) {
 	n, w := t.chunkSize(i), width(t.Dtype)
 	var old, new xxh3.Hasher128
@@ -252,7 +258,8 @@ type work struct {
 }
 
 // write writes a delta: chunks are made by several workers, and come out in their order.
-func write(ctx context.Context, w io.Writer, files []newFile, tensors []*written, chunk func(*codec, *written, int) ([]byte, error)) error {
+func write(ctx context.Context, w io.Writer, files []newFile, tensors []*written,
+	chunk func(*codec, *written, int) ([]byte, error)) error {
 	if _, err := io.WriteString(w, magic); err != nil {
 		return err
 	}

@@ -6,8 +6,9 @@ import (
 	"io"
 )
 
-// Fold writes one delta that leads where several lead one after the other, oldest first. It takes no checkpoint. Each must have been made from the checkpoint that
-// the one before leads to: ErrBase.
+// Fold writes one delta that leads where several lead one after the other, oldest first.
+// It takes no checkpoint. Each must have been made from the checkpoint that the one
+// before leads to: ErrBase.
 func Fold(ctx context.Context, w io.Writer, deltas ...*Delta) error {
 	if err := fold(ctx, w, deltas); err != nil {
 		return fmt.Errorf("fold %d deltas: %w", len(deltas), err)

@@ -1,14 +1,19 @@
-// Package delta says what changed between two checkpoints, losslessly and in a few per cent of their bytes.
+// Package delta says what changed between two checkpoints, losslessly and in a few
+// per cent of their bytes.
 //
-// A delta holds the headers of the new files and, for each of their tensors, chunks of 4 MiB. A chunk is unchanged (no bytes), sparse (where elements changed
-// and by how much), dense (all differences) or full. Its own statistics choose: the number of elements that changed and of their bits. A difference is one of
-// integers of the element's width, with wrap-around: so differences of several deltas add up, and Fold makes one delta of them without a checkpoint.
+// A delta holds the headers of the new files and, for each of their tensors, chunks of 4 MiB. A
+// chunk is unchanged (no bytes), sparse (where elements changed and by how much), dense (all
+// differences) or full. Its own statistics choose: the number of elements that changed and of their
+// bits. A difference is one of integers of the element's width, with wrap-around: so differences of
+// several deltas add up, and Fold makes one delta of them without a checkpoint.
 //
-// Layout: magic; the chunks one after the other; the index, JSON in a zstd frame; a footer with the index's sizes and digest. It is written as a stream and read at random:
-// the footer leads to the index, the index to any tensor.
+// Layout: magic; the chunks one after the other; the index, JSON in a zstd frame; a footer with the
+// index's sizes and digest. It is written as a stream and read at random: the footer leads to the
+// index, the index to any tensor.
 //
-// Digests are xxh3-128: of a chunk, and of a tensor over the digests of its chunks. They find damage, a base that is another one, and faults of this package, at the
-// speed of memory. They stop no attacker: who fetches a delta compares its SHA-256 with the manifest's.
+// Digests are xxh3-128: of a chunk, and of a tensor over the digests of its chunks. They find
+// damage, a base that is another one, and faults of this package, at the speed of memory. They stop
+// no attacker: who fetches a delta compares its SHA-256 with the manifest's.
 package delta
 
 import (
@@ -122,7 +127,8 @@ type indexTensor struct {
 	Sizes []uint32 `json:"sizes,omitempty"` // none: all chunks are unchanged
 }
 
-// Open reads the index of a delta of size bytes, which may come from anywhere. Errors are storage.ErrCorrupt, but for those of r.
+// Open reads the index of a delta of size bytes, which may come from anywhere. Errors are
+// storage.ErrCorrupt, but for those of r.
 func Open(r io.ReaderAt, size int64) (*Delta, error) {
 	d, err := open(r, size)
 	if err != nil {
@@ -189,7 +195,8 @@ func readIndex(r io.ReaderAt, size int64) ([]byte, int64, error) {
 }
 
 func newDecoder() (*zstd.Decoder, error) {
-	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxMemory(maxIndex), zstd.WithDecoderLowmem(true))
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true),
+		zstd.WithDecoderMaxMemory(maxIndex), zstd.WithDecoderLowmem(true))
 }
 
 func readAt(r io.ReaderAt, data []byte, offset int64) error {
@@ -203,7 +210,8 @@ func readAt(r io.ReaderAt, data []byte, offset int64) error {
 	return fmt.Errorf("read at byte %d: %w", offset, err)
 }
 
-// place checks the tensors against the new files' headers, and their chunks against the place that there is.
+// place checks the tensors against the new files' headers, and their chunks against
+// the place that there is.
 func (d *Delta) place(entries []indexTensor, end int64) error {
 	checkpoint, err := d.layout()
 	if err != nil {
@@ -217,7 +225,8 @@ func (d *Delta) place(entries []indexTensor, end int64) error {
 			}
 			entry := entries[next]
 			next++
-			t := &Tensor{Tensor: described, File: file.Name, From: entry.From, New: entry.New, offset: at, sizes: entry.Sizes}
+			t := &Tensor{Tensor: described, File: file.Name, From: entry.From, New: entry.New,
+				offset: at, sizes: entry.Sizes}
 			if entry.Old != nil {
 				t.Old = *entry.Old
 			}
@@ -265,7 +274,8 @@ func (d *Delta) layout() (*safetensors.Checkpoint, error) {
 			return nil, corrupt("%w", err)
 		}
 		if file.DataOffset() != int64(len(f.Header)) {
-			return nil, corrupt("file %s: a header of %d bytes before byte %d", f.Name, len(f.Header), file.DataOffset())
+			return nil, corrupt("file %s: a header of %d bytes before byte %d", f.Name,
+				len(f.Header), file.DataOffset())
 		}
 		files[i] = file
 	}
@@ -274,7 +284,8 @@ func (d *Delta) layout() (*safetensors.Checkpoint, error) {
 
 // plainName reports whether a file of this name stays in its folder.
 func plainName(name string) bool {
-	if len(name) > 200 || len(name) <= len(safetensors.Extension) || name[len(name)-len(safetensors.Extension):] != safetensors.Extension || name[0] == '.' {
+	if len(name) > 200 || len(name) <= len(safetensors.Extension) ||
+		name[len(name)-len(safetensors.Extension):] != safetensors.Extension || name[0] == '.' {
 		return false
 	}
 	for _, c := range []byte(name) {

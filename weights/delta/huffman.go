@@ -7,8 +7,10 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// Streams hold hardly anything that repeats, and the search for repetitions takes zstd longer than the Huffman coding of what is left. So large streams become zstd frames
-// of literals alone, which every decoder of the format reads (RFC 8878). Those that shrink to a fifth may have more to find: they go the long way.
+// Streams hold hardly anything that repeats, and the search for repetitions takes zstd longer than
+// the Huffman coding of what is left. So large streams become zstd frames of literals alone, which
+// every decoder of the format reads (RFC 8878). Those that shrink to a fifth may have more to
+// find: they go the long way.
 
 const (
 	leastHuffman = 4 << 10   // bytes of a stream
@@ -28,7 +30,8 @@ func (c *codec) squeeze(data []byte) []byte {
 // literalsFrame makes a frame of one segment and without a checksum, of blocks without sequences.
 func (c *codec) literalsFrame(data []byte) []byte {
 	frame := binary.LittleEndian.AppendUint32(c.packed[:0], 0xfd2fb528)
-	frame = binary.LittleEndian.AppendUint32(append(frame, 2<<6|1<<5), uint32(len(data))) // a content size of four bytes
+	// a content size of four bytes
+	frame = binary.LittleEndian.AppendUint32(append(frame, 2<<6|1<<5), uint32(len(data)))
 	c.huffman.Reuse = huff0.ReusePolicyNone
 	for len(data) > 0 {
 		block := data[:min(literals, len(data))]

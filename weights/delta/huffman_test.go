@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLiteralsFrames: every decoder of zstd reads the frames that this package makes of large streams: of one block and of several, of bytes that pack, that do not, and
-// that are all the same.
+// TestLiteralsFrames: every decoder of zstd reads the frames that this package makes of large
+// streams: of one block and of several, of bytes that pack, that do not, and that are all the same.
 func TestLiteralsFrames(t *testing.T) {
 	c, err := newCodec()
 	if err != nil {
@@ -24,7 +24,8 @@ func TestLiteralsFrames(t *testing.T) {
 		"two":    func() byte { return byte(r.Uint32() & 1) },
 	}
 	for name, next := range kinds {
-		for _, n := range []int{17, leastHuffman, 70_000, literals - 1, literals, literals + 1, 2*literals + 5, 1 << 20} {
+		for _, n := range []int{17, leastHuffman, 70_000, literals - 1, literals, literals + 1,
+			2*literals + 5, 1 << 20} {
 			t.Run(fmt.Sprint(name, n), func(t *testing.T) {
 				data := make([]byte, n)
 				for i := range data {

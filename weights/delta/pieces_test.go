@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
-// TestFilesOnDisk: files, which are read in pieces, give the same delta as checkpoints that are read in chunks, whatever changes in which part of a chunk.
+// TestFilesOnDisk: files, which are read in pieces, give the same delta as checkpoints that are
+// read in chunks, whatever changes in which part of a chunk.
 func TestFilesOnDisk(t *testing.T) {
 	const n = delta.ChunkSize / 2
 	old := tensor(rand.New(rand.NewPCG(3, 4)), "w", "BF16", 2*n+100)
@@ -34,7 +35,8 @@ func TestFilesOnDisk(t *testing.T) {
 	}
 }
 
-// TestChunksAtOnce: the chunks of a tensor are encoded and applied at once. The race detector looks at this test, as at so many chunks of others it takes minutes.
+// TestChunksAtOnce: the chunks of a tensor are encoded and applied at once. The race detector looks
+// at this test, as at so many chunks of others it takes minutes.
 func TestChunksAtOnce(t *testing.T) {
 	const n = delta.ChunkSize / 2
 	old := tensor(rand.New(rand.NewPCG(3, 5)), "w", "BF16", 2*n+100)

@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/weights/delta"
 )
 
-// python runs the client's encoder and decoder on every pair of folders N/old and N/new and delta N/go.
+// python runs the client's encoder and decoder on every pair of folders N/old
+// and N/new and delta N/go.
 const python = `
 import pathlib, sys
 import rondo.delta
@@ -23,7 +24,8 @@ for case in sorted(pathlib.Path(sys.argv[1]).iterdir()):
     rondo.delta.apply(case / "old", case / "python", case / "again")
 `
 
-// TestPythonClient: the Python client applies what this package makes, and this package what the client makes, of every type and mode, byte for byte.
+// TestPythonClient: the Python client applies what this package makes, and this package what the
+// client makes, of every type and mode, byte for byte.
 func TestPythonClient(t *testing.T) {
 	interpreter := os.Getenv("RONDO_PYTHON")
 	if interpreter == "" {
@@ -55,10 +57,12 @@ func TestPythonClient(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	for _, share := range []float64{1e-5, 0.004, 0.05} { // several chunks
 		big := tensor(r, "w", "BF16", delta.ChunkSize/2+delta.ChunkSize/4)
-		pairs = append(pairs, pair{model{"m.safetensors": {big}}.files(t), model{"m.safetensors": {changed(r, big, share)}}.files(t)})
+		pairs = append(pairs, pair{model{"m.safetensors": {big}}.files(t),
+			model{"m.safetensors": {changed(r, big, share)}}.files(t)})
 	}
 	for i, p := range pairs {
-		for name, files := range map[string]map[string][]byte{"old": p.old, "new": p.new, ".": {"go": encode(t, p.old, p.new)}} {
+		for name, files := range map[string]map[string][]byte{"old": p.old, "new": p.new,
+			".": {"go": encode(t, p.old, p.new)}} {
 			folder := filepath.Join(dir, fmt.Sprint(i), name)
 			if err := os.MkdirAll(folder, 0o755); err != nil {
 				t.Fatal(err)
@@ -77,7 +81,8 @@ func TestPythonClient(t *testing.T) {
 		folder := filepath.Join(dir, fmt.Sprint(i))
 		for name, data := range p.new {
 			for _, applied := range []string{"applied", "again"} {
-				if got, err := os.ReadFile(filepath.Join(folder, applied, name)); err != nil || !bytes.Equal(got, data) {
+				if got, err := os.ReadFile(filepath.Join(folder, applied, name)); err != nil ||
+					!bytes.Equal(got, data) {
 					t.Fatalf("pair %d: the client makes other bytes of %s: %v", i, name, err)
 				}
 			}

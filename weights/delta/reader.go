@@ -10,8 +10,9 @@ import (
 	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
-// Reader reads one of the files that the delta leads to from base, from front to end: of any size in about 25 MiB of memory and without a disk.
-// Whatever does not fit ends it with an error in place of io.EOF. storage.ErrNotFound when the delta has no such file. It is to be closed.
+// Reader reads one of the files that the delta leads to from base, from front to end: of any size
+// in about 25 MiB of memory and without a disk. Whatever does not fit ends it with an error in
+// place of io.EOF. storage.ErrNotFound when the delta has no such file. It is to be closed.
 func (d *Delta) Reader(ctx context.Context, base *safetensors.Checkpoint, name string) (io.ReadCloser, error) {
 	r := &reader{ctx: ctx, delta: d}
 	found := false

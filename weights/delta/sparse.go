@@ -6,9 +6,11 @@ import (
 	"fmt"
 )
 
-// A sparse chunk is a count, a shift (0 or 8), and five streams: gaps between changed units (shifted, 255 means: 255 and more follows), the gaps' low bytes
-// where the shift is 8, signs, magnitudes less 1 as four bits (15 means: an escape follows), and escapes of the units' width. Each stream is packed by zstd, whose Huffman
-// codes come near the entropy of bytes whose distribution is smooth; two magnitudes share a byte since a code takes at least one bit.
+// A sparse chunk is a count, a shift (0 or 8), and five streams: gaps between changed units
+// (shifted, 255 means: 255 and more follows), the gaps' low bytes where the shift is 8, signs,
+// magnitudes less 1 as four bits (15 means: an escape follows), and escapes of the units' width.
+// Each stream is packed by zstd, whose Huffman codes come near the entropy of bytes whose
+// distribution is smooth; two magnitudes share a byte since a code takes at least one bit.
 
 const (
 	streamHighs = iota
@@ -18,7 +20,8 @@ const (
 	streamEscapes
 )
 
-// encodeSparse makes the frame of a chunk of so many units of what was collected, nil when that is nothing.
+// encodeSparse makes the frame of a chunk of so many units of what was collected,
+// nil when that is nothing.
 func (c *codec) encodeSparse(units, w int, digest Digest) []byte {
 	if c.count == 0 {
 		return nil
@@ -66,7 +69,8 @@ func zeroed(b *[]byte, n int) []byte {
 	return data
 }
 
-// pack appends a stream to the frame: its length, its length when packed (0: it is not), and its bytes.
+// pack appends a stream to the frame: its length, its length when packed (0:
+// it is not), and its bytes.
 func (c *codec) pack(data []byte, squeeze bool) {
 	c.frame = binary.AppendUvarint(c.frame, uint64(len(data)))
 	if squeeze && len(data) > 16 {
@@ -116,7 +120,8 @@ func (c *codec) applySparse(body, data []byte, w int) error {
 	shift := uint(body[read])
 	body = body[read+1:]
 	var streams [5][]byte
-	for i, limit := range [5]int{int(count) + n/255 + 1, int(count), int(count+7) / 8, int(count+1) / 2, int(count) * w} {
+	for i, limit := range [5]int{int(count) + n/255 + 1, int(count), int(count+7) / 8,
+		int(count+1) / 2, int(count) * w} {
 		var err error
 		if streams[i], body, err = c.unpack(body, &c.streams[i], limit); err != nil {
 			return err
@@ -126,7 +131,8 @@ func (c *codec) applySparse(body, data []byte, w int) error {
 	if shift > 0 {
 		lows = int(count)
 	}
-	if len(body) > 0 || len(streams[streamLows]) != lows || len(streams[streamSigns]) != int(count+7)/8 || len(streams[streamMagnitudes]) != int(count+1)/2 {
+	if len(body) > 0 || len(streams[streamLows]) != lows || len(streams[streamSigns]) != int(count+7)/8 ||
+		len(streams[streamMagnitudes]) != int(count+1)/2 {
 		return errors.New("its streams have other lengths than its count")
 	}
 	return addSparse(&streams, int(count), shift, data, w)
@@ -162,7 +168,8 @@ func addSparse(streams *[5][]byte, count int, shift uint, data []byte, w int) er
 			magnitude += load(escapes, w)
 			escapes = escapes[w:]
 		}
-		below := -uint64(signs[i>>3] >> (i & 7) & 1) // all bits, or none: half of the signs are set, and a branch could not be foreseen
+		// all bits, or none: half of the signs are set, and a branch could not be foreseen
+		below := -uint64(signs[i>>3] >> (i & 7) & 1)
 		save(data[at*w:], w, load(data[at*w:], w)+((magnitude+1)^below)-below)
 		at++
 	}

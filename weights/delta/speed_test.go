@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/weights/safetensors"
 )
 
-// stepped are bf16 weights before and after a step at a learning rate, as those of `rondo-bench weights`.
+// stepped are bf16 weights before and after a step at a learning rate, as those
+// of `rondo-bench weights`.
 func stepped(rate float64, n int) (old, next safetensors.Data) {
 	r := rand.New(rand.NewPCG(1, 1))
 	round := func(v float32) uint16 { bits := math.Float32bits(v); return uint16((bits + 0x7fff + bits>>16&1) >> 16) }
@@ -32,7 +33,8 @@ func BenchmarkEncode(b *testing.B) {
 	for _, rate := range []float64{1e-6, 1e-5} {
 		b.Run(fmt.Sprint(rate), func(b *testing.B) {
 			old, next := stepped(rate, 16<<20)
-			from, to := checkpoint(b, model{"m.safetensors": {old}}.files(b)), checkpoint(b, model{"m.safetensors": {next}}.files(b))
+			from, to := checkpoint(b, model{"m.safetensors": {old}}.files(b)),
+				checkpoint(b, model{"m.safetensors": {next}}.files(b))
 			b.SetBytes(int64(len(old.Bytes)))
 			for b.Loop() {
 				if err := delta.Encode(b.Context(), io.Discard, from, to); err != nil {

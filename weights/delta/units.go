@@ -29,7 +29,8 @@ const (
 	// pairs has the top bits of units of two bytes, and ones their lowest bits.
 	pairs = 0x8000800080008000
 	ones  = 0x0001000100010001
-	// gather brings the lowest bits of such units together, at the top of a product, and gatherNibbles the lowest four bits of each.
+	// gather brings the lowest bits of such units together, at the top of a product, and
+	// gatherNibbles the lowest four bits of each.
 	gather        = 1<<48 | 1<<33 | 1<<18 | 1<<3
 	gatherNibbles = 1<<48 | 1<<36 | 1<<24 | 1<<12
 )
@@ -45,7 +46,8 @@ func markUnits(old, new []byte, w int) (marks uint64) {
 	return marks
 }
 
-// markPairs is markUnits for units of two bytes. Which of them changed cannot be foreseen, so there is no branch for each.
+// markPairs is markUnits for units of two bytes. Which of them changed cannot be foreseen, so
+// there is no branch for each.
 func markPairs(old, new *[128]byte) (marks uint64) {
 	for i := 0; i < 128; i += 32 {
 		o, n := old[i:i+32:i+32], new[i:i+32:i+32]
@@ -82,7 +84,8 @@ func save(b []byte, w int, value uint64) {
 	}
 }
 
-// zigzag makes a small number of a small difference of either sign: 0, -1, 1, -2 become 0, 1, 2, 3. The difference has so many bits, and so has the result.
+// zigzag makes a small number of a small difference of either sign: 0, -1, 1, -2 become 0, 1, 2, 3.
+// The difference has so many bits, and so has the result.
 func zigzag(difference uint64, unit uint) uint64 {
 	signed := int64(difference<<(64-unit)) >> (64 - unit)
 	return uint64(signed<<1) ^ uint64(signed>>63)

@@ -1,4 +1,5 @@
-// Package diff says which elements of a policy's tensors two versions differ in. It reads both by ranges, and holds two pieces in memory.
+// Package diff says which elements of a policy's tensors two versions differ in. It reads both by
+// ranges, and holds two pieces in memory.
 package diff
 
 import (
@@ -29,7 +30,8 @@ type Tensor struct {
 	Elements int64  `json:"elements"`
 	Changed  int64  `json:"changed"`
 	Bytes    int64  `json:"bytes"` // of all elements
-	// What says of a tensor whose elements cannot be compared why: added, removed, or of another type or shape.
+	// What says of a tensor whose elements cannot be compared why: added, removed, or
+	// of another type or shape.
 	What string `json:"what,omitempty"`
 }
 
@@ -45,7 +47,8 @@ type Report struct {
 	Tensors []Tensor `json:"tensors"` // in the order of their names
 	// Histogram counts the tensors by the part of their elements that changed.
 	Histogram []Bucket `json:"histogram"`
-	// Delta is the size of the delta from one version to the other in bytes; 0 where the store has none.
+	// Delta is the size of the delta from one version to the other in bytes; 0
+	// where the store has none.
 	Delta int64 `json:"delta_bytes,omitempty"`
 }
 
@@ -56,7 +59,8 @@ type located struct {
 }
 
 // Versions compares two versions of a policy. told is called with the bytes that were compared.
-func Versions(ctx context.Context, s storage.Store, from, to *weights.Manifest, told func(done, total int64)) (*Report, error) {
+func Versions(ctx context.Context, s storage.Store, from, to *weights.Manifest,
+	told func(done, total int64)) (*Report, error) {
 	before, _, err := tensors(ctx, s, from)
 	if err != nil {
 		return nil, err
@@ -87,12 +91,14 @@ func Versions(ctx context.Context, s storage.Store, from, to *weights.Manifest, 
 	}
 	for name, old := range before {
 		if _, left := after[name]; !left {
-			r.Tensors = append(r.Tensors, Tensor{Name: name, Elements: old.Elements(), Bytes: old.Size, What: "removed"})
+			r.Tensors = append(r.Tensors, Tensor{Name: name, Elements: old.Elements(),
+				Bytes: old.Size, What: "removed"})
 		}
 	}
 	r.add()
 	r.Histogram = histogram(r.Tensors)
-	if d, err := weights.FetchDelta(ctx, s, to.Policy, to.Version); err == nil && d.Base == from.Version { // a shortcut, and not a part of the version
+	// a shortcut, and not a part of the version
+	if d, err := weights.FetchDelta(ctx, s, to.Policy, to.Version); err == nil && d.Base == from.Version {
 		r.Delta = d.Size
 	}
 	return r, ctx.Err()
@@ -143,9 +149,11 @@ func (r *Report) add() {
 }
 
 // tensors finds the tensors of a version by name.
-func tensors(ctx context.Context, s storage.Store, m *weights.Manifest) (found map[string]located, total int64, err error) {
+func tensors(ctx context.Context, s storage.Store, m *weights.Manifest) (found map[string]located,
+	total int64, err error) {
 	if m.Format != weights.FormatFull {
-		return nil, 0, fmt.Errorf("version %d is a %s version: its tensors are not in the store as they are", m.Version, m.Format)
+		return nil, 0, fmt.Errorf("version %d is a %s version: its tensors are not in the store as they are", m.Version,
+			m.Format)
 	}
 	found = map[string]located{}
 	for _, file := range m.Files {

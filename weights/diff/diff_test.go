@@ -30,7 +30,8 @@ func publish(t *testing.T, s storage.Store, version int64, tensors ...safetensor
 	if err != nil {
 		t.Fatal(err)
 	}
-	published, err := weights.PublishFrom(t.Context(), s, "p", version, []weights.File{{Name: "model.safetensors", Ref: ref}}, nil, weights.AllowEmpty, weights.AllowOtherTensors)
+	published, err := weights.PublishFrom(t.Context(), s, "p", version,
+		[]weights.File{{Name: "model.safetensors", Ref: ref}}, nil, weights.AllowEmpty, weights.AllowOtherTensors)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +45,10 @@ func TestVersions(t *testing.T) {
 	}
 	defer s.Close()
 	const many = piece/2 + 1000 // elements, of more than one piece
-	from := publish(t, s, 1, bf16("model.layers.0.w", 10), bf16("model.layers.10.w", many), bf16("head", 4), bf16("gone", 1), bf16("grown", 1), bf16("none", 0))
-	to := publish(t, s, 2, bf16("model.layers.0.w", 10, 0, 9), bf16("model.layers.10.w", many, 5, many-1), bf16("head", 4), bf16("new", 1), bf16("grown", 2), bf16("none", 0))
+	from := publish(t, s, 1, bf16("model.layers.0.w", 10), bf16("model.layers.10.w", many), bf16("head", 4),
+		bf16("gone", 1), bf16("grown", 1), bf16("none", 0))
+	to := publish(t, s, 2, bf16("model.layers.0.w", 10, 0, 9), bf16("model.layers.10.w", many, 5, many-1),
+		bf16("head", 4), bf16("new", 1), bf16("grown", 2), bf16("none", 0))
 	last := int64(0)
 	r, err := Versions(t.Context(), s, from, to, func(done, total int64) {
 		if last = done; done > total {
@@ -60,10 +63,12 @@ func TestVersions(t *testing.T) {
 	if got := fmt.Sprint(r.Tensors); got != want {
 		t.Errorf("tensors %s\nwant    %s", got, want)
 	}
-	if got, want := fmt.Sprint(r.Layers), fmt.Sprintf("[{ 4 0 8 } {0 10 2 20 } {10 %d 2 %d }]", many, 2*many); got != want {
+	if got, want := fmt.Sprint(r.Layers), fmt.Sprintf("[{ 4 0 8 } {0 10 2 20 } {10 %d 2 %d }]", many,
+		2*many); got != want {
 		t.Errorf("layers %s, want %s", got, want)
 	}
-	if got, want := fmt.Sprint(r.Histogram), fmt.Sprintf("[{0 2 4} {0.0001 1 %d} {0.001 0 0} {0.01 0 0} {0.1 0 0} {1 1 10}]", many); got != want {
+	if got, want := fmt.Sprint(r.Histogram), fmt.Sprintf(
+		"[{0 2 4} {0.0001 1 %d} {0.001 0 0} {0.01 0 0} {0.1 0 0} {1 1 10}]", many); got != want {
 		t.Errorf("histogram %s, want %s", got, want)
 	}
 	d, err := weights.FetchDelta(t.Context(), s, "p", 2)
@@ -71,7 +76,8 @@ func TestVersions(t *testing.T) {
 		t.Errorf("a delta of %d bytes: %+v, %v", r.Delta, d, err)
 	}
 	layers, err := PackedLayers(t.Context(), s, d.Ref)
-	if err != nil || len(layers) != 3 || layers[0].Bytes != 14 || layers[1].Bytes != 20 || layers[2].Bytes != 2*many || layers[2].Delta == 0 || layers[2].Fraction() > 0.001 {
+	if err != nil || len(layers) != 3 || layers[0].Bytes != 14 || layers[1].Bytes != 20 || layers[2].Bytes != 2*many ||
+		layers[2].Delta == 0 || layers[2].Fraction() > 0.001 {
 		t.Errorf("layers %+v, %v", layers, err)
 	}
 	if r.Sum.Changed != 4 || r.Sum.Elements != many+14 || r.From != 1 || r.To != 2 {

@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/weights/delta"
 )
 
-// Bucket counts the tensors of which at most a part of the elements changed, and more than the bucket before it says.
+// Bucket counts the tensors of which at most a part of the elements changed, and more than
+// the bucket before it says.
 type Bucket struct {
 	UpTo     float64 `json:"up_to"`
 	Tensors  int     `json:"tensors"`

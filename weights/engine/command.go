@@ -14,8 +14,9 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// Command is any server that a command of the operator brings to a version, mostly by starting it again. The command has RONDO_POLICY, RONDO_VERSION and
-// RONDO_WEIGHTS, the folder of the files, in its environment, and ends with 0 when the server is to answer with them.
+// Command is any server that a command of the operator brings to a version, mostly by starting it
+// again. The command has RONDO_POLICY, RONDO_VERSION and RONDO_WEIGHTS, the folder of the files, in
+// its environment, and ends with 0 when the server is to answer with them.
 type Command struct {
 	args   []string
 	health *client // nil where nobody can ask the server
@@ -24,7 +25,8 @@ type Command struct {
 	loaded string // what the command has done since the server was last away
 }
 
-// NewCommand runs a program with its arguments, without a shell. base is the server's address, whose /health tells when it is ready; "" asks nobody.
+// NewCommand runs a program with its arguments, without a shell. base is the server's address,
+// whose /health tells when it is ready; "" asks nobody.
 func NewCommand(args []string, base, key string, transport http.RoundTripper) (*Command, error) {
 	if len(args) == 0 {
 		return nil, errors.New("there is no command that loads weights")
@@ -36,8 +38,8 @@ func NewCommand(args []string, base, key string, transport http.RoundTripper) (*
 	return &Command{args: args, health: c}, err
 }
 
-// Label implements [Engine]. A server that is away, or still loads, comes back with nobody knows which weights. Where nobody listens it serves none: the command may
-// be all that starts it.
+// Label implements [Engine]. A server that is away, or still loads, comes back with nobody knows
+// which weights. Where nobody listens it serves none: the command may be all that starts it.
 func (e *Command) Label(ctx context.Context) (string, error) {
 	err := e.healthy(ctx)
 	e.mu.Lock()

@@ -1,4 +1,5 @@
-// Package engine brings inference servers to a published version of their policy, and says which one they serve.
+// Package engine brings inference servers to a published version of their policy, and
+// says which one they serve.
 package engine
 
 import (
@@ -29,13 +30,17 @@ func (v Version) Label() string { return strconv.FormatInt(v.Version, 10) }
 type Engine interface {
 	// Label asks the server which version it serves. A server that cannot be asked now is an error.
 	Label(ctx context.Context) (string, error)
-	// Load lets the server take up a version, and go on with its work, whatever becomes of that. It may be repeated.
+	// Load lets the server take up a version, and go on with its work, whatever becomes of
+	// that. It may be repeated.
 	Load(ctx context.Context, v Version) error
-	// Resume lets a server go on that somebody may have left waiting with its version loaded. It may be repeated.
+	// Resume lets a server go on that somebody may have left waiting with its version
+	// loaded. It may be repeated.
 	Resume(ctx context.Context) error
-	// Refuse lets the server say of what it has loaded that it is no version, so that nobody believes its tokens.
+	// Refuse lets the server say of what it has loaded that it is no version, so that
+	// nobody believes its tokens.
 	Refuse(ctx context.Context, v Version) error
-	// Logprobs asks for the log-probabilities of a prompt's tokens behind the first one, NaN of those that were not asked for. ErrNoLogprobs where the server gives none.
+	// Logprobs asks for the log-probabilities of a prompt's tokens behind the first one, NaN of
+	// those that were not asked for. ErrNoLogprobs where the server gives none.
 	Logprobs(ctx context.Context, tokens []int32) ([]float64, error)
 }
 
@@ -63,7 +68,8 @@ type client struct {
 
 func newClient(base, key string, transport http.RoundTripper) (*client, error) {
 	at, err := url.Parse(base)
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil || at.RawQuery != "" {
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" ||
+		at.User != nil || at.RawQuery != "" {
 		return nil, fmt.Errorf("%.200q is not the address of a server: want http://HOST:PORT", base)
 	}
 	return &client{base: strings.TrimSuffix(strings.TrimRight(base, "/"), "/v1"), key: key, http: &http.Client{
@@ -90,7 +96,8 @@ func missing(err error) bool {
 	return errors.As(err, &status) && status.status == http.StatusNotFound
 }
 
-// ask sends a request, nil for a GET, and reads the answer into answer unless that is nil: JSON, or any text for a *[]byte.
+// ask sends a request, nil for a GET, and reads the answer into answer unless that is nil: JSON,
+// or any text for a *[]byte.
 func (c *client) ask(ctx context.Context, within time.Duration, path string, request, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -23,7 +23,8 @@ func check(t *testing.T, f *fake, v Version) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.label != v.Label() || f.weights != v.Label() || f.cached != v.Label() || f.paused {
-		t.Errorf("label %s, weights %s, cache %s, paused %v: want version %d at work", f.label, f.weights, f.cached, f.paused, v.Version)
+		t.Errorf("label %s, weights %s, cache %s, paused %v: want version %d at work", f.label, f.weights,
+			f.cached, f.paused, v.Version)
 	}
 	for _, v := range f.violations {
 		t.Error(v)
@@ -52,7 +53,8 @@ func TestBring(t *testing.T) {
 				t.Errorf("%v; a server that serves the version was asked %q", err, f.asked[before:])
 			}
 		}
-		// The second version 12 lies elsewhere: it is the same for the server, and told with its place.
+		// The second version 12 lies elsewhere: it is the same for the server,
+		// and told with its place.
 		if want := []string{"serves 12", "serves 12", "serves 14"}; !slices.Equal(s.told, want) {
 			t.Errorf("told %q", s.told)
 		}
@@ -70,7 +72,8 @@ func TestExtension(t *testing.T) {
 	check(t, f, v)
 }
 
-// TestKilledAtEachStep: a side-car that dies with any request, done or not, leaves what the next one finishes.
+// TestKilledAtEachStep: a side-car that dies with any request, done or not, leaves
+// what the next one finishes.
 func TestKilledAtEachStep(t *testing.T) {
 	each(t, func(t *testing.T, whole *fake) {
 		old, v := version(t, 11), version(t, 12)
@@ -111,7 +114,8 @@ func TestKilledAtEachStep(t *testing.T) {
 	})
 }
 
-// TestFailedHalfWay: a server whose load fails goes on, says of no version that it has it, and is told of as lost; the next try mends it.
+// TestFailedHalfWay: a server whose load fails goes on, says of no version that it has it, and is
+// told of as lost; the next try mends it.
 func TestFailedHalfWay(t *testing.T) {
 	for kind, routes := range map[string][]string{
 		vllm:   {"/pause", "/update_weight_version", "/collective_rpc", "/reset_prefix_cache", "/resume"},
@@ -148,7 +152,8 @@ func TestFailedHalfWay(t *testing.T) {
 	}
 }
 
-// TestRestarted: a server that was started again is brought to its version at once, and nobody is told that it serves before it does.
+// TestRestarted: a server that was started again is brought to its version at once, and nobody is
+// told that it serves before it does.
 func TestRestarted(t *testing.T) {
 	each(t, func(t *testing.T, f *fake) {
 		s, v := sideOf(t, f), version(t, 12)
@@ -172,13 +177,15 @@ func TestRestarted(t *testing.T) {
 		bring(true)
 		f.down = false
 		bring(false)
-		if want := []string{"serves 12", "lost 12", "serves 12", "lost 12", "serves 12", "lost 12", "serves 12"}; !slices.Equal(s.told, want) {
+		if want := []string{"serves 12", "lost 12", "serves 12", "lost 12", "serves 12", "lost 12",
+			"serves 12"}; !slices.Equal(s.told, want) {
 			t.Errorf("told %q", s.told)
 		}
 	})
 }
 
-// TestLies: a server that answers that it has loaded, and computes with other weights, as vLLM does with the head of a tied model on a CPU, is found out.
+// TestLies: a server that answers that it has loaded, and computes with other weights, as vLLM does
+// with the head of a tied model on a CPU, is found out.
 func TestLies(t *testing.T) {
 	for kind, route := range map[string]string{vllm: "/collective_rpc", sglang: "/update_weights_from_disk"} {
 		t.Run(kind, func(t *testing.T) {
@@ -207,9 +214,11 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestHangs: a server that does not answer, as one that is paused may, is given up in time, and let go on.
+// TestHangs: a server that does not answer, as one that is paused may, is given
+// up in time, and let go on.
 func TestHangs(t *testing.T) {
-	for _, route := range []string{"/weight_info", "/server_info", "/pause", "/update_weight_version", "/collective_rpc", "/reset_prefix_cache", "/v1/completions"} {
+	for _, route := range []string{"/weight_info", "/server_info", "/pause", "/update_weight_version",
+		"/collective_rpc", "/reset_prefix_cache", "/v1/completions"} {
 		t.Run(route, func(t *testing.T) {
 			v := version(t, 12)
 			synctest.Test(t, func(t *testing.T) {
@@ -260,7 +269,8 @@ func TestInterrupted(t *testing.T) {
 	})
 }
 
-// TestKeep: a keeper goes to the newest version that it was told of, tries again, and does not wait for the end of a rest when a newer one comes.
+// TestKeep: a keeper goes to the newest version that it was told of, tries again, and does not wait
+// for the end of a rest when a newer one comes.
 func TestKeep(t *testing.T) {
 	each(t, func(t *testing.T, f *fake) {
 		versions := []Version{version(t, 1), version(t, 2), version(t, 3)}
@@ -346,7 +356,8 @@ func TestFingerprintIsChecked(t *testing.T) {
 			t.Fatal(err)
 		}
 		f, err := readFingerprint(dir)
-		if says == "" && (err != nil || f == nil) || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
+		if says == "" && (err != nil || f == nil) ||
+			says != "" && (err == nil || !strings.Contains(err.Error(), says)) {
 			t.Errorf("%.60s: %v", text, err)
 		}
 	}
@@ -355,7 +366,9 @@ func TestFingerprintIsChecked(t *testing.T) {
 func TestCommand(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	f := fresh("other")
-	e, err := NewCommand([]string{"/bin/sh", "-c", `test "$RONDO_VERSION" = 12 && echo "$RONDO_POLICY $RONDO_VERSION $RONDO_WEIGHTS" >> "$0"`, out}, "http://e:1", "", f)
+	e, err := NewCommand([]string{"/bin/sh", "-c",
+		`test "$RONDO_VERSION" = 12 && echo "$RONDO_POLICY $RONDO_VERSION $RONDO_WEIGHTS" >> "$0"`, out}, "http://e:1",
+		"", f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +413,8 @@ func (s started) RoundTrip(*http.Request) (*http.Response, error) {
 	return httptest.NewRecorder().Result(), nil
 }
 
-// TestCommandStarts: a server that nobody else starts is started by the command, also when it has died.
+// TestCommandStarts: a server that nobody else starts is started by the
+// command, also when it has died.
 func TestCommandStarts(t *testing.T) {
 	up := filepath.Join(t.TempDir(), "up")
 	e, err := NewCommand([]string{"/bin/sh", "-c", `echo "$RONDO_VERSION" > "$0"`, up}, "http://e:1", "", started(up))

@@ -16,7 +16,8 @@ import (
 	"testing"
 )
 
-// fake is a server as the real ones are: it changes weights and label in steps, and answers 200 to what it has not done.
+// fake is a server as the real ones are: it changes weights and label in steps, and answers 200
+// to what it has not done.
 type fake struct {
 	mu      sync.Mutex
 	asked   []string
@@ -49,7 +50,8 @@ const (
 )
 
 func fresh(kind string) *fake {
-	return &fake{label: "default", weights: "default", cached: "default", kind: kind, lies: map[string]int{}, fails: map[string]int{}, hangs: map[string]int{}}
+	return &fake{label: "default", weights: "default", cached: "default", kind: kind, lies: map[string]int{},
+		fails: map[string]int{}, hangs: map[string]int{}}
 }
 
 // restart lets the server begin anew.
@@ -102,7 +104,8 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 		f.sglang(w, r.URL.RequestURI(), body)
 	}
 	if _, err := strconv.Atoi(f.label); err == nil && !f.paused && (f.label != f.weights || f.cached != f.weights) {
-		f.violations = append(f.violations, fmt.Sprintf("after %s: label %s, weights %s, cache of %s", path, f.label, f.weights, f.cached))
+		f.violations = append(f.violations, fmt.Sprintf("after %s: label %s, weights %s, cache of %s", path,
+			f.label, f.weights, f.cached))
 	}
 	if f.dies == len(f.asked) {
 		return nil, errors.New("connection reset")
@@ -144,7 +147,8 @@ func (f *fake) vllm(w http.ResponseWriter, uri string, body map[string]any) {
 		fmt.Fprintf(w, `{"weight_version":%q}`, f.label)
 	case "/server_info":
 		if f.kind == transfer {
-			fmt.Fprint(w, `{"vllm_config":{"parallel_config":{"worker_extension_cls":""},"weight_transfer_config":{"backend":"rondo"}}}`)
+			fmt.Fprint(w,
+				`{"vllm_config":{"parallel_config":{"worker_extension_cls":""},"weight_transfer_config":{"backend":"rondo"}}}`)
 			return
 		}
 		if f.extended {
@@ -185,13 +189,16 @@ func (f *fake) vllm(w http.ResponseWriter, uri string, body map[string]any) {
 			http.Error(w, "no salt", http.StatusBadRequest)
 			return
 		}
-		fmt.Fprint(w, `{"choices":[{"prompt_logprobs":[null,`+fmt.Sprintf(`{"7":{"logprob":%v},"9":{"logprob":-99}},{"8":{"logprob":%v}}`, f.logprob(), f.logprob())+`]}]}`)
+		fmt.Fprint(w, `{"choices":[{"prompt_logprobs":[null,`+
+			fmt.Sprintf(`{"7":{"logprob":%v},"9":{"logprob":-99}},{"8":{"logprob":%v}}`, f.logprob(), f.logprob())+
+			`]}]}`)
 	default:
 		http.NotFound(w, nil)
 	}
 }
 
-// transfer is an update by the backend. Of several workers only the one that has refused it has ended it.
+// transfer is an update by the backend. Of several workers only the one that has
+// refused it has ended it.
 func (f *fake) transfer(w http.ResponseWriter, path string, body map[string]any) {
 	refuse := func(why string) { http.Error(w, why, http.StatusInternalServerError) }
 	info, _ := body["update_info"].(map[string]any)
@@ -216,7 +223,8 @@ func (f *fake) transfer(w http.ResponseWriter, path string, body map[string]any)
 		if f.load(w, f.verified["dir"]) && f.verified["base"] != nil && from != f.verified["base"] {
 			f.weights = "mixed"
 		}
-	case info["base"] != nil && (info["base"] != f.weights || f.damaged["changes"]) || info["base"] == nil && f.damaged["files"]:
+	case info["base"] != nil && (info["base"] != f.weights || f.damaged["changes"]) ||
+		info["base"] == nil && f.damaged["files"]:
 		refuse("damaged")
 	default:
 		f.verified = info
@@ -245,13 +253,15 @@ func (f *fake) sglang(w http.ResponseWriter, uri string, body map[string]any) {
 		f.label = body["new_version"].(string)
 		fmt.Fprint(w, `{"success":true}`)
 	case "/update_weights_from_disk":
-		if body["abort_all_requests"] != false || body["flush_cache"] != true || f.held || !f.load(w, body["model_path"]) {
+		if body["abort_all_requests"] != false || body["flush_cache"] != true || f.held ||
+			!f.load(w, body["model_path"]) {
 			return
 		}
 		f.label, f.cached = body["weight_version"].(string), f.weights
 		fmt.Fprint(w, `{"success":true,"message":"","num_paused_requests":0}`)
 	case "/generate":
-		fmt.Fprintf(w, `{"meta_info":{"input_token_logprobs":[[null,3,null],[%v,7,null],[%v,8,null]]}}`, f.logprob(), f.logprob())
+		fmt.Fprintf(w, `{"meta_info":{"input_token_logprobs":[[null,3,null],[%v,7,null],[%v,8,null]]}}`, f.logprob(),
+			f.logprob())
 	default:
 		http.NotFound(w, nil)
 	}
@@ -307,7 +317,8 @@ func sideOf(t *testing.T, f *fake) *side {
 		if state.Lost {
 			what = "lost " + state.Version.Label()
 		} else if f.label != state.Version.Label() || f.weights != f.label || f.paused {
-			t.Errorf("told that it serves %s, but it has %s with the label %s (paused: %v)", state.Version.Label(), f.weights, f.label, f.paused)
+			t.Errorf("told that it serves %s, but it has %s with the label %s (paused: %v)", state.Version.Label(),
+				f.weights, f.label, f.paused)
 		}
 		s.told = append(s.told, what)
 		return nil

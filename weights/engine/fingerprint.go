@@ -16,8 +16,8 @@ import (
 // FingerprintName is the file of a version that holds its Fingerprint.
 const FingerprintName = "fingerprint.json"
 
-// Fingerprint is what a trainer says of its weights: the log-probabilities that they give to the tokens of a text. A server that answers that it has taken up
-// weights, and has not, gives others.
+// Fingerprint is what a trainer says of its weights: the log-probabilities that they give to the
+// tokens of a text. A server that answers that it has taken up weights, and has not, gives others.
 type Fingerprint struct {
 	Tokens []int32 `json:"tokens"`
 	// Logprobs are those of the tokens behind the first one.
@@ -61,7 +61,8 @@ func readFingerprint(dir string) (*Fingerprint, error) {
 func (f *Fingerprint) check() error {
 	switch {
 	case len(f.Tokens) < 2 || len(f.Tokens) > maxProbe || len(f.Logprobs) != len(f.Tokens)-1:
-		return fmt.Errorf("%d tokens with %d log-probabilities: want 2 to %d tokens, and one for each behind the first", len(f.Tokens), len(f.Logprobs), maxProbe)
+		return fmt.Errorf("%d tokens with %d log-probabilities: want 2 to %d tokens, and one for each behind the first",
+			len(f.Tokens), len(f.Logprobs), maxProbe)
 	case !(f.Tolerance > 0 && f.Tolerance <= 10):
 		return fmt.Errorf("tolerance %v: want more than 0, at most 10", f.Tolerance)
 	}
@@ -89,7 +90,8 @@ func (f *Fingerprint) agrees(ctx context.Context, e Engine) error {
 		}
 	}
 	if off := sum / count; !(off <= f.Tolerance) {
-		return fmt.Errorf("%w: the log-probabilities of the probe are off by %.4g on average (tolerance %.4g)", errOther, off, f.Tolerance)
+		return fmt.Errorf("%w: the log-probabilities of the probe are off by %.4g on average (tolerance %.4g)",
+			errOther, off, f.Tolerance)
 	}
 	return nil
 }

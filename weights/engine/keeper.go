@@ -10,13 +10,15 @@ import (
 	"github.com/rondo-rl/rondo/retry"
 )
 
-// lookEvery is how often a server is asked which version it serves: one that was started again must not go unnoticed.
+// lookEvery is how often a server is asked which version it serves: one that was started
+// again must not go unnoticed.
 const lookEvery = 2 * time.Second
 
 // heldEvery is how often a server is asked whether its requests have let an adapter go.
 const heldEvery = 5 * time.Second
 
-// awayEvery is how often a server that cannot be asked is asked at least: when it is back it gets no turn before it has its version.
+// awayEvery is how often a server that cannot be asked is asked at least: when it is back it gets
+// no turn before it has its version.
 const awayEvery = 15 * time.Second
 
 // errAway means that a server does not say which version it serves.
@@ -39,7 +41,8 @@ type State struct {
 // Keeper keeps one engine at the newest version that it is told of.
 type Keeper struct {
 	Engine Engine
-	// Tell says what is known of the replica to those who ask it. Where it fails it is called again.
+	// Tell says what is known of the replica to those who ask it. Where it
+	// fails it is called again.
 	Tell func(ctx context.Context, s State) error
 	// Failed is told of each attempt that failed, and when the next one follows.
 	Failed func(v Version, err error, wait time.Duration)
@@ -56,7 +59,8 @@ type Keeper struct {
 
 // NewKeeper is a keeper that has nothing to do yet.
 func NewKeeper(e Engine) *Keeper {
-	return &Keeper{Engine: e, changed: make(chan struct{}, 1), Failed: func(Version, error, time.Duration) {}, Unproven: func(Version) {}}
+	return &Keeper{Engine: e, changed: make(chan struct{}, 1), Failed: func(Version, error, time.Duration) {},
+		Unproven: func(Version) {}}
 }
 
 // Aim is the version that the engine is to serve from now on.
@@ -76,7 +80,8 @@ func (k *Keeper) target() *Version {
 	return k.aim
 }
 
-// Needs are the versions whose files the engine may read: what it serves, as far as is known, what it loads, and what it is to load. known is false where it may read others.
+// Needs are the versions whose files the engine may read: what it serves, as far as is known, what
+// it loads, and what it is to load. known is false where it may read others.
 func (k *Keeper) Needs() (needs []int64, known bool) {
 	known = true
 	if e, adapters := k.Engine.(*LoRA); adapters {
@@ -139,7 +144,8 @@ func (k *Keeper) Keep(ctx context.Context) {
 	}
 }
 
-// Bring lets the engine serve a version, unless it does, and tells of it when the engine itself has said so.
+// Bring lets the engine serve a version, unless it does, and tells of it when the
+// engine itself has said so.
 func (k *Keeper) Bring(ctx context.Context, v Version) error {
 	took, err := k.bring(ctx, v)
 	if err != nil {
@@ -170,7 +176,8 @@ func (k *Keeper) tell(ctx context.Context, s State) error {
 	return nil
 }
 
-// noteLost tells that nobody knows what the engine serves. What was told before this process began is not known: it is told, too.
+// noteLost tells that nobody knows what the engine serves. What was told before this process began
+// is not known: it is told, too.
 func (k *Keeper) noteLost(ctx context.Context, v Version) error {
 	switch {
 	case k.told == nil:
@@ -189,7 +196,8 @@ func (k *Keeper) bring(ctx context.Context, v Version) (took time.Duration, err 
 	if label == v.Label() && k.tells(v) {
 		return 0, nil
 	}
-	if k.told != nil && !k.told.Lost && label != k.told.Version.Label() { // it was started again, or somebody else has changed it
+	// it was started again, or somebody else has changed it
+	if k.told != nil && !k.told.Lost && label != k.told.Version.Label() {
 		if err := k.noteLost(ctx, v); err != nil {
 			return 0, err
 		}
@@ -208,13 +216,15 @@ func (k *Keeper) bring(ctx context.Context, v Version) (took time.Duration, err 
 			return 0, err
 		}
 		if label != v.Label() {
-			return 0, fmt.Errorf("load version %d: the server has taken it, and says that it serves %.80q", v.Version, label)
+			return 0, fmt.Errorf("load version %d: the server has taken it, and says that it serves %.80q", v.Version,
+				label)
 		}
 	}
 	return took, k.prove(ctx, v)
 }
 
-// prove compares the version's fingerprint with what the engine computes. An engine that computes other things is made to say so.
+// prove compares the version's fingerprint with what the engine computes. An engine that computes
+// other things is made to say so.
 func (k *Keeper) prove(ctx context.Context, v Version) error {
 	f, err := readFingerprint(v.Dir)
 	if err != nil || f == nil {

@@ -14,8 +14,9 @@ import (
 	"sync"
 )
 
-// LoRA is a server whose versions are adapters of its model. Each is loaded under a name of its own, beside those before it and
-// those of other policies: requests in flight end with the adapter that they began with, and nothing is paused.
+// LoRA is a server whose versions are adapters of its model. Each is loaded under a name of its
+// own, beside those before it and those of other policies: requests in flight end with the adapter
+// that they began with, and nothing is paused.
 type LoRA struct {
 	*client
 	server adapterServer
@@ -34,7 +35,8 @@ type adapterServer interface {
 	load(ctx context.Context, name, dir string) error
 	// unload unloads an adapter. One that is gone already is unloaded.
 	unload(ctx context.Context, name string) error
-	// held tells which adapters requests hold. It is nil where the server waits for these requests before it unloads one.
+	// held tells which adapters requests hold. It is nil where the server waits for these
+	// requests before it unloads one.
 	heldAdapters(ctx context.Context) (func(name string) bool, error)
 	// model is the name by which a turn asks for an adapter.
 	model(base, name string) string
@@ -42,8 +44,9 @@ type adapterServer interface {
 	logprobs(ctx context.Context, name string, tokens []int32) ([]float64, error)
 }
 
-// NewLoRA is the vLLM server at an address, with at most so many adapters of a policy from the folder dir at once. It is to run with
-// VLLM_ALLOW_RUNTIME_LORA_UPDATING=1. key and transport are as for [NewVLLM].
+// NewLoRA is the vLLM server at an address, with at most so many adapters of a policy from
+// the folder dir at once. It is to run with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1. key and
+// transport are as for [NewVLLM].
 func NewLoRA(base, key, policy, dir string, most int, transport http.RoundTripper) (*LoRA, error) {
 	c, err := newClient(base, key, transport)
 	if err != nil {
@@ -63,7 +66,8 @@ func NewSGLangLoRA(base, key, policy, dir string, most int, transport http.Round
 
 func newLoRA(c *client, server adapterServer, policy, dir string, most int) (*LoRA, error) {
 	if most < 2 {
-		return nil, fmt.Errorf("%d adapters at once: want 2 or more, since requests in flight hold the one before", most)
+		return nil, fmt.Errorf("%d adapters at once: want 2 or more, since requests in flight hold the one before",
+			most)
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -125,7 +129,8 @@ func (e *LoRA) adapters(ctx context.Context) (map[int64]string, error) {
 	return have, nil
 }
 
-// Label implements [Engine]: the version that was loaded last, as long as the server lists it, and else the newest that it lists.
+// Label implements [Engine]: the version that was loaded last, as long as the server lists it, and
+// else the newest that it lists.
 func (e *LoRA) Label(ctx context.Context) (string, error) {
 	have, err := e.adapters(ctx)
 	if err != nil {
@@ -176,7 +181,8 @@ func (e *LoRA) load(ctx context.Context, v Version) error {
 	return err
 }
 
-// makeRoom unloads the oldest adapters of ours that no request holds, until there is room for one more. The one that is served now stays.
+// makeRoom unloads the oldest adapters of ours that no request holds, until there is room for one
+// more. The one that is served now stays.
 func (e *LoRA) makeRoom(ctx context.Context) error {
 	e.mu.Lock()
 	ours, last := slices.Clone(e.ours), e.last
@@ -223,7 +229,8 @@ func (e *LoRA) Logprobs(ctx context.Context, tokens []int32) ([]float64, error) 
 	return e.server.logprobs(ctx, name, tokens)
 }
 
-// Reads are the versions whose folders the server may read: it does so again for an adapter that had no place meanwhile. known is false before the server was asked.
+// Reads are the versions whose folders the server may read: it does so again for an adapter that
+// had no place meanwhile. known is false before the server was asked.
 func (e *LoRA) Reads() (versions []int64, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

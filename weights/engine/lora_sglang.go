@@ -14,7 +14,8 @@ import (
 //	POST /unload_lora_adapter  lora_name; refuses new requests for it, waits for those that run, and unloads it
 //	GET  /v1/models            lists each adapter with its folder (root) and its model (parent)
 //
-// A request names the adapter behind its model, as in base:my-policy@12, and /generate takes it as lora_path.
+// A request names the adapter behind its model, as in base:my-policy@12, and
+// /generate takes it as lora_path.
 type sglangAdapters struct{ *client }
 
 func (e sglangAdapters) load(ctx context.Context, name, dir string) error {

@@ -17,7 +17,8 @@ import (
 	"testing"
 )
 
-// sglangBase is an SGLang server with adapters. It takes an adapter off its list at once, and answers when no request holds it any more.
+// sglangBase is an SGLang server with adapters. It takes an adapter off its list at once, and
+// answers when no request holds it any more.
 type sglangBase struct {
 	mu       sync.Mutex
 	adapters map[string]string // folders by name
@@ -141,8 +142,10 @@ func keepsSGLang(t *testing.T, b *sglangBase, policy, dir string) *side {
 	return s
 }
 
-// TestSGLangAdapters: each version is loaded beside those before it under a name of its own, by which turns ask for it; old ones go when there is no room, and the server is
-// waited for while requests hold one. What cannot be loaded, or computes something else, leaves the one before at work.
+// TestSGLangAdapters: each version is loaded beside those before it under a name of its
+// own, by which turns ask for it; old ones go when there is no room, and the server is
+// waited for while requests hold one. What cannot be loaded, or computes something else,
+// leaves the one before at work.
 func TestSGLangAdapters(t *testing.T) {
 	b, dir := newSGLangBase(), t.TempDir()
 	b.adapters["other@1"] = "/elsewhere/v000001"
@@ -181,15 +184,18 @@ func TestSGLangAdapters(t *testing.T) {
 		t.Error(err)
 	}
 	b.has(t, "p@5")
-	if err := s.Engine.Refuse(t.Context(), Version{Policy: "p", Version: 99}); !errors.Is(err, errKept) { // gone already
+	// gone already
+	if err := s.Engine.Refuse(t.Context(), Version{Policy: "p", Version: 99}); !errors.Is(err, errKept) {
 		t.Errorf("an adapter that it does not have: %v", err)
 	}
-	if want := "org/base:p@1, org/base:p@2, org/base:p@3, org/base:p@4, org/base:p@5, lost 5, org/base:p@5"; strings.Join(s.told, ", ") != want {
+	if want := "org/base:p@1, org/base:p@2, org/base:p@3, org/base:p@4, org/base:p@5, lost 5, org/base:p@5"; strings.Join(
+		s.told, ", ") != want {
 		t.Errorf("told %q", s.told)
 	}
 }
 
-// TestSGLangAdaptersKilled: a side-car that dies with any request leaves what the next one finishes.
+// TestSGLangAdaptersKilled: a side-car that dies with any request leaves
+// what the next one finishes.
 func TestSGLangAdaptersKilled(t *testing.T) {
 	for step := 1; ; step++ {
 		finished := false

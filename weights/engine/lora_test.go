@@ -17,7 +17,8 @@ import (
 	"testing"
 )
 
-// base is a vLLM server with adapters. Its lists are as vLLM's: it says of what its requests hold in a metric whose old series stay.
+// base is a vLLM server with adapters. Its lists are as vLLM's: it says of what its requests hold
+// in a metric whose old series stay.
 type base struct {
 	mu       sync.Mutex
 	adapters map[string]string // folders by name
@@ -42,7 +43,9 @@ func (b *base) hold(names ...string) {
 	defer b.mu.Unlock()
 	b.holds = names
 	b.clock++
-	b.noted = append(b.noted, fmt.Sprintf(`vllm:lora_requests_info{engine="0",max_lora="1",running_lora_adapters=%q,waiting_lora_adapters=""} 1.7600000%02de+09`, strings.Join(names, ","), b.clock))
+	b.noted = append(b.noted,
+		fmt.Sprintf(`vllm:lora_requests_info{engine="0",max_lora="1",running_lora_adapters=%q,waiting_lora_adapters=""} 1.7600000%02de+09`,
+			strings.Join(names, ","), b.clock))
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -94,7 +97,8 @@ func (b *base) RoundTrip(r *http.Request) (*http.Response, error) {
 		delete(b.adapters, body.Name)
 		fmt.Fprint(w, "Success: LoRA adapter removed")
 	case "/metrics":
-		fmt.Fprintf(w, "# HELP vllm:num_requests_running\nvllm:num_requests_running{engine=\"0\",model_name=\"base\"} %d.0\n%s\n", len(b.holds), strings.Join(b.noted, "\n"))
+		fmt.Fprintf(w, "# HELP vllm:num_requests_running\nvllm:num_requests_running{engine=\"0\",model_name=\"base\"} %d.0\n%s\n",
+			len(b.holds), strings.Join(b.noted, "\n"))
 	case "/inference/v1/generate":
 		path, there := b.adapters[body.Model]
 		data, err := os.ReadFile(filepath.Join(path, "weights"))
@@ -106,7 +110,8 @@ func (b *base) RoundTrip(r *http.Request) (*http.Response, error) {
 		if b.lies[body.Model] {
 			logprob = "-77"
 		}
-		fmt.Fprintf(w, `{"choices":[{"logprobs":{"content":[{"token_id":1,"logprob":-9,"top_logprobs":[{"token_id":1,"logprob":-9},{"token_id":%d,"logprob":%s}]}]}}]}`, body.Sampling.IDs[0], logprob)
+		fmt.Fprintf(w, `{"choices":[{"logprobs":{"content":[{"token_id":1,"logprob":-9,"top_logprobs":[{"token_id":1,"logprob":-9},{"token_id":%d,"logprob":%s}]}]}}]}`,
+			body.Sampling.IDs[0], logprob)
 	default:
 		http.NotFound(w, nil)
 	}
@@ -168,7 +173,8 @@ func (b *base) has(t *testing.T, want ...string) {
 	}
 }
 
-// TestAdapters: each version has a name, old ones go when there is no room, and neither those of others nor those that requests hold.
+// TestAdapters: each version has a name, old ones go when there is no room, and neither those of
+// others nor those that requests hold.
 func TestAdapters(t *testing.T) {
 	b, dir := newBase(), t.TempDir()
 	s := keeps(t, b, "p", dir)
@@ -207,7 +213,8 @@ func TestAdapters(t *testing.T) {
 		t.Error(err)
 	}
 	b.has(t, "other@1", "p@1", "p@11", "p@13")
-	if want := "serves 7, serves 8, serves 9, serves 10, serves 11, serves 12, serves 11, serves 13"; strings.Join(s.told, ", ") != want {
+	if want := "serves 7, serves 8, serves 9, serves 10, serves 11, serves 12, serves 11, serves 13"; strings.Join(
+		s.told, ", ") != want {
 		t.Errorf("told %q", s.told)
 	}
 	if b.most > 4 {
@@ -215,7 +222,8 @@ func TestAdapters(t *testing.T) {
 	}
 }
 
-// TestAdapterKeepsServing: a version that is no adapter, that the server cannot load or that computes something else does not take away the one before.
+// TestAdapterKeepsServing: a version that is no adapter, that the server cannot load or that
+// computes something else does not take away the one before.
 func TestAdapterKeepsServing(t *testing.T) {
 	b, dir := newBase(), t.TempDir()
 	s := keeps(t, b, "p", dir)
@@ -255,7 +263,8 @@ func TestAdapterKeepsServing(t *testing.T) {
 	}
 }
 
-// TestAdaptersKilled: a side-car that dies with any request leaves what the next one finishes, and no request loses its adapter.
+// TestAdaptersKilled: a side-car that dies with any request leaves what the next one finishes, and
+// no request loses its adapter.
 func TestAdaptersKilled(t *testing.T) {
 	for step := 1; step <= 9; step++ {
 		for _, done := range []bool{false, true} {

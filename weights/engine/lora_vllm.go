@@ -34,14 +34,16 @@ func (e vllmAdapters) unload(ctx context.Context, name string) error {
 	return err
 }
 
-// Names of vLLM's metrics: the adapters of the requests that it has, with the time of the note as the value, and how many requests it has.
+// Names of vLLM's metrics: the adapters of the requests that it has, with the time of the note as
+// the value, and how many requests it has.
 const (
 	adaptersMetric = "vllm:lora_requests_info"
 	runningMetric  = "vllm:num_requests_running"
 	waitingMetric  = "vllm:num_requests_waiting"
 )
 
-// heldAdapters tells which adapters the server's requests hold. A server that has requests, and does not say of which adapters, holds all.
+// heldAdapters tells which adapters the server's requests hold. A server that has requests, and
+// does not say of which adapters, holds all.
 func (e vllmAdapters) heldAdapters(ctx context.Context) (func(name string) bool, error) {
 	var text []byte
 	if err := e.ask(ctx, controlTime, "/metrics", nil, &text); err != nil {
@@ -58,10 +60,12 @@ func (e vllmAdapters) heldAdapters(ctx context.Context) (func(name string) bool,
 		switch metric {
 		case runningMetric, waitingMetric:
 			requests, counted = requests+value, true
-		case adaptersMetric: // one series for each set of adapters that there ever was; the newest of each engine counts
+		// one series for each set of adapters that there ever was; the newest of each engine counts
+		case adaptersMetric:
 			of := label(labels, "engine")
 			if _, known := newest[of]; !known || value > newest[of] {
-				newest[of], names[of] = value, label(labels, "running_lora_adapters")+","+label(labels, "waiting_lora_adapters")
+				newest[of], names[of] = value, label(labels, "running_lora_adapters")+","+
+					label(labels, "waiting_lora_adapters")
 			}
 		}
 	}
@@ -85,8 +89,9 @@ func label(labels, name string) string {
 // probes is how many tokens of a fingerprint are asked for.
 const probes = 16
 
-// logprobs asks for some of the tokens, each as a sample behind those before it: vLLM on CPU ends when a request with an adapter asks for the
-// log-probabilities of its prompt while another one runs.
+// logprobs asks for some of the tokens, each as a sample behind those before it: vLLM
+// on CPU ends when a request with an adapter asks for the log-probabilities of its
+// prompt while another one runs.
 func (e vllmAdapters) logprobs(ctx context.Context, name string, tokens []int32) ([]float64, error) {
 	found, salt := make([]float64, len(tokens)-1), rand.Text()
 	for i := range found {
@@ -118,13 +123,15 @@ func (e vllmAdapters) next(ctx context.Context, name, salt string, before []int3
 			} `json:"logprobs"`
 		} `json:"choices"`
 	}
-	// vLLM wants as many logprobs as tokens, and lists no more than these with the one that it samples: another token makes room.
+	// vLLM wants as many logprobs as tokens, and lists no more than these with the one that it
+	// samples: another token makes room.
 	tokens := []int32{token, (token + 1) % 2}
 	sampling := map[string]any{"max_tokens": 1, "temperature": 1, "logprobs": len(tokens), "logprob_token_ids": tokens}
 	request := map[string]any{"model": name, "token_ids": before, "sampling_params": sampling, "cache_salt": salt}
 	var refused *statusError
 	switch err := e.ask(ctx, controlTime, "/inference/v1/generate", request, &answer); {
-	case errors.As(err, &refused) && (refused.status == http.StatusForbidden || missing(err) && !strings.Contains(refused.text, name)):
+	case errors.As(err, &refused) &&
+		(refused.status == http.StatusForbidden || missing(err) && !strings.Contains(refused.text, name)):
 		return 0, ErrNoLogprobs // it was started without --enable-scale-out
 	case err != nil:
 		return 0, err
@@ -136,5 +143,6 @@ func (e vllmAdapters) next(ctx context.Context, name, salt string, before []int3
 			return of.Logprob, nil
 		}
 	}
-	return 0, fmt.Errorf("%s: no log-probability of the token behind %d of the probe: %w", e.base, len(before), errProbe)
+	return 0, fmt.Errorf("%s: no log-probability of the token behind %d of the probe: %w", e.base, len(before),
+		errProbe)
 }

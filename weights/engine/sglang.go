@@ -10,7 +10,8 @@ import (
 // SGLang is an SGLang server.
 type SGLang struct{ *client }
 
-// NewSGLang is the server at an address. key, which may be "", is the admin key if the server has one; transport may be nil.
+// NewSGLang is the server at an address. key, which may be "", is the admin key if the server has
+// one; transport may be nil.
 func NewSGLang(base, key string, transport http.RoundTripper) (*SGLang, error) {
 	c, err := newClient(base, key, transport)
 	return &SGLang{c}, err
@@ -49,14 +50,18 @@ func (e *SGLang) must(ctx context.Context, path string, request any) error {
 	return nil
 }
 
-// Load implements [Engine]. Requests in flight go back into the queue and are computed again with the new weights: a cache that they hold could not be emptied.
+// Load implements [Engine]. Requests in flight go back into the queue and are computed again with
+// the new weights: a cache that they hold could not be emptied.
 func (e *SGLang) Load(ctx context.Context, v Version) error {
 	return e.paused(ctx, func() error {
-		if err := e.relabel(ctx, v.Label()+"-"+loadingLabel); err != nil && !missing(err) { // older servers have it with the weights alone
+		// older servers have it with the weights alone
+		if err := e.relabel(ctx, v.Label()+"-"+loadingLabel); err != nil && !missing(err) {
 			return err
 		}
 		// The label comes with the weights, and only where they were loaded.
-		return e.must(ctx, "/update_weights_from_disk", map[string]any{"model_path": v.Dir, "weight_version": v.Label(), "abort_all_requests": false, "flush_cache": true})
+		return e.must(ctx, "/update_weights_from_disk",
+			map[string]any{"model_path": v.Dir, "weight_version": v.Label(),
+				"abort_all_requests": false, "flush_cache": true})
 	})
 }
 

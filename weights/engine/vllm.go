@@ -12,11 +12,13 @@ import (
 // VLLM is a vLLM server, 0.32 or later, with VLLM_SERVER_DEV_MODE=1.
 type VLLM struct {
 	*client
-	// Update says what the backend rondo of vLLM's weight transfer needs to load a version. from is the version that the server says it serves; 0: none.
+	// Update says what the backend rondo of vLLM's weight transfer needs to load a version. from is
+	// the version that the server says it serves; 0: none.
 	Update func(ctx context.Context, v Version, from int64) (*Update, error)
 }
 
-// NewVLLM is the server at an address. key, which may be "", is sent as a bearer token; transport may be nil.
+// NewVLLM is the server at an address. key, which may be "", is sent as a bearer
+// token; transport may be nil.
 func NewVLLM(base, key string, transport http.RoundTripper) (*VLLM, error) {
 	c, err := newClient(base, key, transport)
 	return &VLLM{client: c}, err
@@ -42,8 +44,9 @@ func (e *VLLM) Label(ctx context.Context) (string, error) {
 	return info.Version, nil
 }
 
-// Load implements [Engine]. Requests in flight wait meanwhile and go on with the new weights. From before the weights change until they are whole the label is none of a
-// version, so that no failure on the way leaves a server that says that it has what it has not.
+// Load implements [Engine]. Requests in flight wait meanwhile and go on with the new weights. From
+// before the weights change until they are whole the label is none of a version, so that no failure
+// on the way leaves a server that says that it has what it has not.
 func (e *VLLM) Load(ctx context.Context, v Version) error {
 	s, err := e.settings(ctx)
 	if err != nil {
@@ -60,7 +63,8 @@ func (e *VLLM) Load(ctx context.Context, v Version) error {
 		if err := e.relabel(ctx, v.Label()+"-"+loadingLabel); err != nil {
 			return err
 		}
-		reload := map[string]any{"method": method, "kwargs": map[string]string{"weights_path": v.Dir}, "timeout": loadTime.Seconds()}
+		reload := map[string]any{"method": method, "kwargs": map[string]string{"weights_path": v.Dir},
+			"timeout": loadTime.Seconds()}
 		if err := e.ask(ctx, loadTime, "/collective_rpc", reload, nil); err != nil {
 			return err
 		}
@@ -72,7 +76,8 @@ func (e *VLLM) Load(ctx context.Context, v Version) error {
 }
 
 const (
-	// extension is the class of workers, from the Python package, that reloads what vLLM's own reload leaves behind.
+	// extension is the class of workers, from the Python package, that reloads what vLLM's
+	// own reload leaves behind.
 	extension = "rondo.vllm.Worker"
 	// transferBackend is the backend of vLLM's weight transfer from the Python package.
 	transferBackend = "rondo"
@@ -92,7 +97,8 @@ type vllmSettings struct {
 
 func (e *VLLM) settings(ctx context.Context) (s vllmSettings, err error) {
 	var refused *statusError
-	if err := e.ask(ctx, controlTime, "/server_info?config_format=json", nil, &s); err != nil && !errors.As(err, &refused) {
+	if err := e.ask(ctx, controlTime, "/server_info?config_format=json", nil, &s); err != nil &&
+		!errors.As(err, &refused) {
 		return s, err
 	}
 	return s, nil
@@ -103,12 +109,14 @@ func (e *VLLM) Refuse(ctx context.Context, v Version) error {
 	return e.paused(ctx, func() error { return e.relabel(ctx, v.Label()+"-"+refusedLabel) })
 }
 
-// paused does something while the server computes nothing, and lets it go on whatever comes of it, also where the caller's time is up.
+// paused does something while the server computes nothing, and lets it go on whatever comes of it,
+// also where the caller's time is up.
 func (e *VLLM) paused(ctx context.Context, do func() error) (err error) {
 	defer func() {
 		err = errors.Join(err, e.Resume(context.WithoutCancel(ctx)))
 	}()
-	// Without clear_cache=false the requests in flight would lose their place before anything has changed.
+	// Without clear_cache=false the requests in flight would lose their place
+	// before anything has changed.
 	if err := e.ask(ctx, controlTime, "/pause?mode=keep&clear_cache=false", nothing{}, nil); err != nil {
 		return err
 	}
@@ -124,8 +132,8 @@ func (e *VLLM) relabel(ctx context.Context, label string) error {
 	return e.ask(ctx, controlTime, "/update_weight_version", map[string]string{"new_version": label}, nil)
 }
 
-// resetCache drops what the old weights have computed of prompts. While requests hold blocks of it the server drops nothing, and says so:
-// then these are computed again, too.
+// resetCache drops what the old weights have computed of prompts. While requests hold blocks of it
+// the server drops nothing, and says so: then these are computed again, too.
 func (e *VLLM) resetCache(ctx context.Context) error {
 	for _, path := range []string{"/reset_prefix_cache", "/reset_prefix_cache?reset_running_requests=true"} {
 		var answer struct {
@@ -154,7 +162,8 @@ func (e *VLLM) Logprobs(ctx context.Context, tokens []int32) ([]float64, error) 
 			} `json:"prompt_logprobs"`
 		} `json:"choices"`
 	}
-	request := map[string]any{"model": model, "prompt": tokens, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0, "cache_salt": rand.Text()}
+	request := map[string]any{"model": model, "prompt": tokens, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0,
+		"cache_salt": rand.Text()}
 	if err := e.ask(ctx, controlTime, "/v1/completions", request, &answer); err != nil {
 		return nil, err
 	}

@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// Update is what lies on the disk of a version, in the words of the backend (clients/python/rondo/weight_transfer.py).
+// Update is what lies on the disk of a version, in the words of the backend
+// (clients/python/rondo/weight_transfer.py).
 type Update struct {
 	// Digest is that of the version's manifest.
 	Digest string `json:"digest"`
@@ -19,7 +20,8 @@ type Update struct {
 	Changes map[string]string `json:"changes"`
 }
 
-// transfer is Load by the backend. Until the server has verified all that it is going to read, label and weights are as before.
+// transfer is Load by the backend. Until the server has verified all that it is going to read,
+// label and weights are as before.
 func (e *VLLM) transfer(ctx context.Context, v Version) error {
 	label, err := e.Label(ctx)
 	if err != nil {
@@ -54,11 +56,13 @@ func (e *VLLM) transfer(ctx context.Context, v Version) error {
 	})
 }
 
-// verify lets the server verify a version's changes, or where it has none or refuses them the whole version. It begins an update.
+// verify lets the server verify a version's changes, or where it has none or refuses them the whole
+// version. It begins an update.
 func (e *VLLM) verify(ctx context.Context, v Version, u *Update) error {
 	whole := map[string]any{"digest": u.Digest, "dir": v.Dir, "files": u.Files}
 	if u.Base != "" {
-		changes := map[string]any{"digest": u.Digest, "dir": v.Dir, "files": u.Files, "base": u.Base, "changes": u.Changes}
+		changes := map[string]any{"digest": u.Digest, "dir": v.Dir, "files": u.Files,
+			"base": u.Base, "changes": u.Changes}
 		err := e.begin(ctx, changes)
 		var refused *statusError
 		if !errors.As(err, &refused) {
@@ -68,14 +72,17 @@ func (e *VLLM) verify(ctx context.Context, v Version, u *Update) error {
 	return e.begin(ctx, whole)
 }
 
-// begin begins an update and sends its first part. Workers on which another update has not ended, as of a side-car that was killed, or where one of several workers
-// has refused it, refuse a new one.
+// begin begins an update and sends its first part. Workers on which another update has
+// not ended, as of a side-car that was killed, or where one of several workers has
+// refused it, refuse a new one.
 func (e *VLLM) begin(ctx context.Context, first map[string]any) error {
 	err := e.ask(ctx, controlTime, "/start_weight_update", nothing{}, nil)
 	var refused *statusError
 	if errors.As(err, &refused) {
-		// Without a version it changes nothing but that. Where some workers are at no update it fails, and the others have ended theirs.
-		if err := e.ask(ctx, controlTime, "/finish_weight_update", nothing{}, nil); err != nil && !errors.As(err, &refused) {
+		// Without a version it changes nothing but that. Where some workers are at no update it
+		// fails, and the others have ended theirs.
+		if err := e.ask(ctx, controlTime, "/finish_weight_update", nothing{}, nil); err != nil &&
+			!errors.As(err, &refused) {
 			return err
 		}
 		err = e.ask(ctx, controlTime, "/start_weight_update", nothing{}, nil)

@@ -32,7 +32,8 @@ func bring11(t *testing.T, f *fake) *side {
 	return s
 }
 
-// TestTransfer: all is verified before the label is taken away, and the label of the version ends the update.
+// TestTransfer: all is verified before the label is taken away, and the label of the
+// version ends the update.
 func TestTransfer(t *testing.T) {
 	f, v := fresh(transfer), version(t, 12)
 	s := bring11(t, f)
@@ -40,13 +41,15 @@ func TestTransfer(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, f, v)
-	want := []string{"/start_weight_update", "/update_weights", "/update_weight_version", "/update_weights", "/reset_prefix_cache", "/finish_weight_update"}
+	want := []string{"/start_weight_update", "/update_weights", "/update_weight_version", "/update_weights",
+		"/reset_prefix_cache", "/finish_weight_update"}
 	if got := f.updates(); !slices.Equal(got, want) {
 		t.Errorf("asked %q, want %q", got, want)
 	}
 }
 
-// TestTransferRefused: a server that refuses the changes gets the whole version, and one that refuses that, too, keeps label and weights, and is not told of as lost.
+// TestTransferRefused: a server that refuses the changes gets the whole version, and one that
+// refuses that, too, keeps label and weights, and is not told of as lost.
 func TestTransferRefused(t *testing.T) {
 	f, v := fresh(transfer), version(t, 12)
 	s := bring11(t, f)
@@ -67,7 +70,8 @@ func TestTransferRefused(t *testing.T) {
 	}
 }
 
-// TestTransferRefusedByNoVersion: of a server that had no version before nobody may believe that it keeps one.
+// TestTransferRefusedByNoVersion: of a server that had no version before nobody may
+// believe that it keeps one.
 func TestTransferRefusedByNoVersion(t *testing.T) {
 	f := fresh(transfer)
 	f.damaged = map[string]bool{"files": true}
@@ -80,13 +84,16 @@ func TestTransferRefusedByNoVersion(t *testing.T) {
 	}
 }
 
-// TestTransferFailedHalfWay: where a request fails the server never has the label of a version that it has not, and the next try mends it.
+// TestTransferFailedHalfWay: where a request fails the server never has the label of a version that
+// it has not, and the next try mends it.
 func TestTransferFailedHalfWay(t *testing.T) {
-	for _, at := range []string{"/start_weight_update", "/update_weights", "apply", "/update_weight_version", "/reset_prefix_cache", "/finish_weight_update", "/resume"} {
+	for _, at := range []string{"/start_weight_update", "/update_weights", "apply", "/update_weight_version",
+		"/reset_prefix_cache", "/finish_weight_update", "/resume"} {
 		t.Run(at, func(t *testing.T) {
 			f, v := fresh(transfer), version(t, 12)
 			s := bring11(t, f)
-			f.fails[at] = 1 + map[string]int{"/start_weight_update": 3, "/update_weights": 1}[at] // with those that it gets round
+			// with those that it gets round
+			f.fails[at] = 1 + map[string]int{"/start_weight_update": 3, "/update_weights": 1}[at]
 			if err := s.Bring(t.Context(), v); err == nil {
 				t.Error("it went well")
 			}

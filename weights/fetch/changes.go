@@ -23,10 +23,12 @@ type Changes struct {
 
 var changesName = regexp.MustCompile(`^\.v(\d{6,18})\.from\d{6,18}(\.new)?$`)
 
-// Changes writes the changes from one version in the folder to another one. It is fs.ErrNotExist where the folder lacks one of them, and changes.ErrWhole where the version is to
-// be loaded whole. They stay as long as the version. It may be called while Fetch is at work.
+// Changes writes the changes from one version in the folder to another one. It is fs.ErrNotExist
+// where the folder lacks one of them, and changes.ErrWhole where the version is to be loaded whole.
+// They stay as long as the version. It may be called while Fetch is at work.
 //
-// Files of versions are believed: they were verified when they were fetched. Where one has changed on the disk since, elements are written that need not be.
+// Files of versions are believed: they were verified when they were fetched. Where one has changed
+// on the disk since, elements are written that need not be.
 func (f *Folder) Changes(ctx context.Context, from, to int64) (*Changes, error) {
 	c, err := f.changes(ctx, from, to)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestChanges: the changes between versions of the folder are made once, and go with the version that they lead to.
+// TestChanges: the changes between versions of the folder are made once, and go with the
+// version that they lead to.
 func TestChanges(t *testing.T) {
 	s, at := newStore(t), t.TempDir()
 	steps(t, s, 3)

@@ -32,7 +32,8 @@ func tensors(t *testing.T, seed uint64, size int) weights.Content {
 		}
 	}
 	var file bytes.Buffer
-	if err := safetensors.Write(&file, []safetensors.Data{{Name: "w", Dtype: safetensors.F32, Shape: []int64{int64(size / 4)}, Bytes: data}}, nil); err != nil {
+	if err := safetensors.Write(&file, []safetensors.Data{{Name: "w", Dtype: safetensors.F32,
+		Shape: []int64{int64(size / 4)}, Bytes: data}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return weights.Content{Name: "model.safetensors", Data: file.Bytes()}
@@ -40,7 +41,8 @@ func tensors(t *testing.T, seed uint64, size int) weights.Content {
 
 func named(name, text string) weights.Content { return weights.Content{Name: name, Data: []byte(text)} }
 
-// faulty is a store that counts the bytes that are read of it, and fails or lies when it is told to.
+// faulty is a store that counts the bytes that are read of it, and fails or
+// lies when it is told to.
 type faulty struct {
 	storage.Store
 	mu    sync.Mutex
@@ -107,7 +109,8 @@ func same(t *testing.T, at string, version int64, files ...weights.Content) {
 	var names []string
 	for _, file := range files {
 		names = append(names, file.Name)
-		if data, err := os.ReadFile(filepath.Join(at, "current", file.Name)); err != nil || !bytes.Equal(data, file.Data) {
+		if data, err := os.ReadFile(filepath.Join(at, "current", file.Name)); err != nil ||
+			!bytes.Equal(data, file.Data) {
 			t.Errorf("%s has %d bytes, which are not those that were published (%v)", file.Name, len(data), err)
 		}
 	}
@@ -157,7 +160,8 @@ func TestFetch(t *testing.T) {
 	same(t, at, 4, second...)
 }
 
-// TestCorrupt: bytes that are not those which were published never come into the folder, and the next try does not trust what is left of them.
+// TestCorrupt: bytes that are not those which were published never come into the folder, and the
+// next try does not trust what is left of them.
 func TestCorrupt(t *testing.T) {
 	s, at := newStore(t), t.TempDir()
 	first, second := tensors(t, 1, 8<<10), tensors(t, 2, 160<<10)
@@ -182,9 +186,11 @@ func TestCorrupt(t *testing.T) {
 	same(t, at, 2, second)
 }
 
-// TestResumed: a fetch that ends after any number of reads goes on where it was; the folder shows the old version until the new one is whole.
+// TestResumed: a fetch that ends after any number of reads goes on where it was; the folder shows
+// the old version until the new one is whole.
 func TestResumed(t *testing.T) {
-	old, next := tensors(t, 1, 8<<10), []weights.Content{tensors(t, 2, 400<<10), named("config.json", "{}"), named("merges.txt", "a b")}
+	old, next := tensors(t, 1, 8<<10), []weights.Content{tensors(t, 2, 400<<10), named("config.json", "{}"),
+		named("merges.txt", "a b")}
 	size := int64(0)
 	for _, file := range next {
 		size += int64(len(file.Data))
@@ -223,11 +229,13 @@ func TestResumed(t *testing.T) {
 	}
 }
 
-// TestTornPart: what power failure left of a part is found and read anew: pieces that were noted and never reached the disk.
+// TestTornPart: what power failure left of a part is found and read anew: pieces that were noted
+// and never reached the disk.
 func TestTornPart(t *testing.T) {
 	for name, tear := range map[string]func(t *testing.T, f *Folder){
 		"zeroes": func(t *testing.T, f *Folder) {
-			if err := os.WriteFile(filepath.Join(f.filesPath(2), "model.safetensors"), make([]byte, 160<<10), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(f.filesPath(2), "model.safetensors"),
+				make([]byte, 160<<10), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -237,7 +245,8 @@ func TestTornPart(t *testing.T) {
 			}
 		},
 		"other pieces": func(t *testing.T, f *Folder) {
-			if err := os.WriteFile(filepath.Join(f.marksPath(2), "model.safetensors"), []byte{1, 1, 1, 1, 1, 1, 1}, 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(f.marksPath(2), "model.safetensors"),
+				[]byte{1, 1, 1, 1, 1, 1, 1}, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -291,7 +300,8 @@ func TestFolderIsTaken(t *testing.T) {
 func TestBase(t *testing.T) {
 	s, at, base := newStore(t), t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
-		"config.json": "base", "tokenizer.json": "t", "merges.txt": "m", "model.safetensors": "old", "model.safetensors.index.json": "old", "x.bin": "old", ".hidden.json": "h", "rondo.json": "x",
+		"config.json": "base", "tokenizer.json": "t", "merges.txt": "m", "model.safetensors": "old",
+		"model.safetensors.index.json": "old", "x.bin": "old", ".hidden.json": "h", "rondo.json": "x",
 	} {
 		if err := os.WriteFile(filepath.Join(base, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

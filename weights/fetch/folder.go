@@ -1,4 +1,5 @@
-// Package fetch lays published versions of a policy into a folder from which inference servers load them.
+// Package fetch lays published versions of a policy into a folder from which
+// inference servers load them.
 //
 //	DIR/v000012/          a version: the files that were published, all verified, and rondo.json, which says what they are
 //	DIR/current           a link to the newest of them
@@ -6,7 +7,8 @@
 //	DIR/.v000012.from000011/  the elements that differ between two versions, where a server sets these alone
 //	DIR/.rates.json       how fast the last versions were read and made of deltas
 //
-// A version appears by one rename when all its bytes are verified and on the disk, so that a reader of the folder never sees a part of one.
+// A version appears by one rename when all its bytes are verified and on the disk, so that a reader
+// of the folder never sees a part of one.
 package fetch
 
 import (
@@ -50,8 +52,10 @@ type Version struct {
 	// Dir is where it lies, as an absolute path.
 	Dir string `json:"-"`
 
-	// What Fetch has done: the bytes that it read, those among them that a near store gave, and how many deltas led to the version; 0: its files were
-	// read whole, and Whole says why where deltas led to it: they are of no use, or slower. Refused says which near store gave other bytes than were published.
+	// What Fetch has done: the bytes that it read, those among them that a near store gave, and
+	// how many deltas led to the version; 0: its files were read whole, and Whole says why where
+	// deltas led to it: they are of no use, or slower. Refused says which near store gave other
+	// bytes than were published.
 	Read    int64  `json:"-"`
 	Near    int64  `json:"-"`
 	Deltas  int    `json:"-"`
@@ -81,7 +85,8 @@ type Folder struct {
 	made     map[[2]string]*Changes // by the digests of both versions
 }
 
-// Open takes a folder for one policy; ErrInUse while another process has it. The kernel gives it back however the process ends.
+// Open takes a folder for one policy; ErrInUse while another process has it. The kernel gives it
+// back however the process ends.
 func Open(dir, policy string) (*Folder, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -94,7 +99,8 @@ func Open(dir, policy string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{dir: dir, policy: policy, lock: lock, piece: pieceSize, least: leastMeasured, made: map[[2]string]*Changes{}}
+	f := &Folder{dir: dir, policy: policy, lock: lock, piece: pieceSize, least: leastMeasured,
+		made: map[[2]string]*Changes{}}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("%s: %w", dir, ErrInUse)
@@ -119,7 +125,8 @@ func (f *Folder) partPath(version int64) string {
 	return filepath.Join(f.dir, fmt.Sprintf(".v%06d.part", version))
 }
 
-// filesPath is where the files of a part lie, and marksPath where it is noted which pieces of them have been read.
+// filesPath is where the files of a part lie, and marksPath where it is noted which
+// pieces of them have been read.
 func (f *Folder) filesPath(version int64) string { return filepath.Join(f.partPath(version), "files") }
 func (f *Folder) marksPath(version int64) string { return filepath.Join(f.partPath(version), "pieces") }
 
@@ -157,7 +164,8 @@ func (f *Folder) Have(version int64) (*Version, error) {
 	return v, nil
 }
 
-// Current is the version to which the folder's link points, with fs.ErrNotExist where there is none.
+// Current is the version to which the folder's link points, with
+// fs.ErrNotExist where there is none.
 func (f *Folder) Current() (*Version, error) {
 	target, err := os.Readlink(filepath.Join(f.dir, currentLink))
 	if err != nil {
@@ -217,8 +225,8 @@ func (f *Folder) point(v *Version) error {
 	return durable.Sync(f.dir)
 }
 
-// Remove deletes the versions behind so many of the newest, but for the one that the link names and those that are needed, and what is left of parts. It must not be
-// called while Fetch is at work.
+// Remove deletes the versions behind so many of the newest, but for the one that the link names and
+// those that are needed, and what is left of parts. It must not be called while Fetch is at work.
 func (f *Folder) Remove(newest int, needed ...int64) error {
 	current, err := f.Current()
 	if err != nil {
@@ -230,12 +238,14 @@ func (f *Folder) Remove(newest int, needed ...int64) error {
 		if i < newest || slices.Contains(needed, n) {
 			continue
 		}
-		// Under another name at once, so that a deletion which is interrupted leaves no half version.
+		// Under another name at once, so that a deletion which is
+		// interrupted leaves no half version.
 		gone := filepath.Join(f.dir, fmt.Sprintf(".v%06d.old", n))
 		errs = append(errs, os.RemoveAll(gone), os.Rename(f.path(n), gone), os.RemoveAll(gone))
 	}
 	for _, pattern := range []string{".v*.part", ".v*.old"} {
-		parts, err := filepath.Glob(filepath.Join(f.dir, pattern)) // a folder with a pattern's letters in its name keeps them
+		// a folder with a pattern's letters in its name keeps them
+		parts, err := filepath.Glob(filepath.Join(f.dir, pattern))
 		errs = append(errs, err)
 		for _, part := range parts {
 			errs = append(errs, os.RemoveAll(part))

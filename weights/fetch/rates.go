@@ -8,13 +8,15 @@ import (
 	"time"
 )
 
-// ratesName is the file of a folder's rates: it outlives the process, since only a folder's first version is always read whole.
+// ratesName is the file of a folder's rates: it outlives the process, since only a folder's first
+// version is always read whole.
 const ratesName = ".rates.json"
 
 const (
 	// leastMeasured is how many bytes at least tell a rate: fewer tell of latency.
 	leastMeasured = 64 << 20
-	// retryGrowth is how much faster deltas are taken to be with each version that is read whole instead, so that they are tried again: the machine may have been busy.
+	// retryGrowth is how much faster deltas are taken to be with each version that is read whole
+	// instead, so that they are tried again: the machine may have been busy.
 	retryGrowth = 1.02
 )
 
@@ -35,7 +37,8 @@ func (f *Folder) readRates() (r rates) {
 	return r
 }
 
-// note keeps rates. Without them a version is read as its size says, so that an error is none of the fetch's.
+// note keeps rates. Without them a version is read as its size says, so that an
+// error is none of the fetch's.
 func (f *Folder) note(change func(*rates)) {
 	r := f.readRates()
 	change(&r)
@@ -54,7 +57,8 @@ func (f *Folder) measured(bytes int64, took time.Duration, keep func(*rates, flo
 func storeRate(r *rates, rate float64) { r.Store = rate }
 func makeRate(r *rates, rate float64)  { r.Make = rate }
 
-// slower says why a version is read whole to which deltas of so many bytes lead; "" where they are faster, or a rate is not known.
+// slower says why a version is read whole to which deltas of so many bytes lead; "" where they are
+// faster, or a rate is not known.
 func (r rates) slower(deltas, missing int64) string {
 	if r.Store == 0 || r.Make == 0 {
 		return ""
@@ -64,5 +68,6 @@ func (r rates) slower(deltas, missing int64) string {
 	if made <= whole {
 		return ""
 	}
-	return fmt.Sprintf("deltas would take %.1f s, and the files take %.1f s: the store gives %.0f MB/s, and this machine makes files of deltas at %.0f MB/s", made, whole, r.Store/1e6, r.Make/1e6)
+	return fmt.Sprintf("deltas would take %.1f s, and the files take %.1f s: the store gives %.0f MB/s, and this machine makes files of deltas at %.0f MB/s",
+		made, whole, r.Store/1e6, r.Make/1e6)
 }

@@ -24,7 +24,8 @@ func (p *paced) GetRange(ctx context.Context, key string, offset, length int64) 
 	return p.Store.GetRange(ctx, key, offset, length)
 }
 
-// TestFasterWay: a version comes by a delta where that is faster than its files, by what the last transfers have shown, and it says why it does not.
+// TestFasterWay: a version comes by a delta where that is faster than its files, by what the last
+// transfers have shown, and it says why it does not.
 func TestFasterWay(t *testing.T) {
 	s := newStore(t)
 	versions := steps(t, s, 6)

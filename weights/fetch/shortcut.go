@@ -27,10 +27,13 @@ func (f *Folder) uselessPath(version int64) string {
 	return filepath.Join(f.partPath(version), "useless")
 }
 
-// shortcut makes files of tensors that are missing from a version in the folder, where deltas that lead there are smaller, and not slower as far as is known. They count as read, and are
-// verified like all others. Whatever is wrong with the deltas is noted in v, and the files are read whole; an error is that of the context. It gives the bytes that it has made, and
-// when what is left to do began: their making, or the reading of the whole.
-func (f *Folder) shortcut(ctx context.Context, s *sources, v *Version, told Progress) (made int64, began time.Time, err error) {
+// shortcut makes files of tensors that are missing from a version in the folder, where deltas that
+// lead there are smaller, and not slower as far as is known. They count as read, and are verified
+// like all others. Whatever is wrong with the deltas is noted in v, and the files are read whole;
+// an error is that of the context. It gives the bytes that it has made, and when what is left to do
+// began: their making, or the reading of the whole.
+func (f *Folder) shortcut(ctx context.Context, s *sources, v *Version,
+	told Progress) (made int64, began time.Time, err error) {
 	missing := f.missing(v)
 	if _, err := os.Stat(f.uselessPath(v.Version)); err == nil || missing == 0 {
 		return 0, time.Now(), nil
@@ -68,7 +71,8 @@ func (f *Folder) shortcut(ctx context.Context, s *sources, v *Version, told Prog
 	return 0, began, f.giveUp(v.Version)
 }
 
-// giveUp notes that a version's deltas are of no use, so that they are not tried each time that a fetch is interrupted.
+// giveUp notes that a version's deltas are of no use, so that they are not tried each time
+// that a fetch is interrupted.
 func (f *Folder) giveUp(version int64) error {
 	return errors.Join(os.WriteFile(f.uselessPath(version), nil, 0o644), os.RemoveAll(f.deltasPath(version)))
 }
@@ -94,7 +98,8 @@ func (f *Folder) missing(v *Version) (sum int64) {
 	return sum
 }
 
-// wants reports whether a file may come of a delta: one of tensors that no version in the folder has.
+// wants reports whether a file may come of a delta: one of tensors that no
+// version in the folder has.
 func (f *Folder) wants(file weights.File) bool {
 	return filepath.Ext(file.Name) == safetensors.Extension && f.find(file.Ref) == ""
 }
@@ -113,8 +118,10 @@ func sizeOf(steps []step) (sum int64) {
 	return sum
 }
 
-// chain finds the deltas that lead to v from a version in the folder, the oldest first. There are none where they have as many bytes as are missing.
-func (f *Folder) chain(ctx context.Context, s storage.Store, v *Version, missing int64) (base *Version, steps []step, err error) {
+// chain finds the deltas that lead to v from a version in the folder, the oldest first. There are
+// none where they have as many bytes as are missing.
+func (f *Folder) chain(ctx context.Context, s storage.Store, v *Version,
+	missing int64) (base *Version, steps []step, err error) {
 	have := slices.DeleteFunc(f.numbers(), func(n int64) bool { return n >= v.Version })
 	if len(have) == 0 {
 		return nil, nil, nil
@@ -160,7 +167,8 @@ func (f *Folder) readDeltas(ctx context.Context, s *sources, v *Version, steps [
 	}
 	for _, step := range steps {
 		at := f.deltaPath(v, step.version)
-		l := &landing{store: s, file: weights.File{Name: filepath.Base(step.Key), Ref: step.Ref}, piece: f.piece, path: at, marks: at + ".pieces"}
+		l := &landing{store: s, file: weights.File{Name: filepath.Base(step.Key), Ref: step.Ref}, piece: f.piece,
+			path: at, marks: at + ".pieces"}
 		if err := l.start(""); err != nil {
 			return err
 		}

@@ -74,7 +74,8 @@ func TestDeltas(t *testing.T) {
 	}
 }
 
-// TestDeltaOfNoUse: whatever is wrong with a delta or with the version that it begins at, the right bytes are read.
+// TestDeltaOfNoUse: whatever is wrong with a delta or with the version that it begins at,
+// the right bytes are read.
 func TestDeltaOfNoUse(t *testing.T) {
 	put := func(t *testing.T, s storage.Store, key string, data []byte) {
 		t.Helper()
@@ -125,8 +126,14 @@ func TestDeltaOfNoUse(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, ""},
-		"a description that is none": {func(t *testing.T, s storage.Store, _ string) { put(t, s, weights.DeltaKey("p", 3), []byte("{")) }, "corrupt"},
-		"another file":               {func(t *testing.T, s storage.Store, _ string) { redescribe(t, s, []byte("nothing of the kind")) }, "open delta"},
+		"a description that is none": {func(t *testing.T, s storage.Store,
+			_ string) {
+			put(t, s, weights.DeltaKey("p", 3), []byte("{"))
+		}, "corrupt"},
+		"another file": {func(t *testing.T, s storage.Store,
+			_ string) {
+			redescribe(t, s, []byte("nothing of the kind"))
+		}, "open delta"},
 		"the delta of another version": {func(t *testing.T, s storage.Store, _ string) {
 			d, err := weights.FetchDelta(t.Context(), s, "p", 2)
 			if err != nil {
@@ -186,7 +193,8 @@ func harmed(t *testing.T, path string, harm func([]byte)) {
 	}
 }
 
-// TestAppliedFileIsVerified: what came of a delta is believed when it has its digest, also after an interruption.
+// TestAppliedFileIsVerified: what came of a delta is believed when it has its digest,
+// also after an interruption.
 func TestAppliedFileIsVerified(t *testing.T) {
 	s, at := newStore(t), t.TempDir()
 	versions := steps(t, s, 3)
@@ -208,7 +216,8 @@ func TestAppliedFileIsVerified(t *testing.T) {
 	same(t, at, 3, versions[3], named("config.json", "3"))
 }
 
-// TestDeltasResumed: a fetch by deltas that ends after any read goes on where it was. A failure of the store costs no deltas.
+// TestDeltasResumed: a fetch by deltas that ends after any read goes on where it was. A failure of
+// the store costs no deltas.
 func TestDeltasResumed(t *testing.T) {
 	ends := errors.New("the process ends")
 	s := newStore(t)
@@ -248,7 +257,8 @@ func TestDeltasResumed(t *testing.T) {
 	}
 }
 
-// TestUselessDeltasAreNotTriedAgain: a delta leads to other bytes than were published, and the fetch is interrupted again and again. It goes on with the files.
+// TestUselessDeltasAreNotTriedAgain: a delta leads to other bytes than were published, and the
+// fetch is interrupted again and again. It goes on with the files.
 func TestUselessDeltasAreNotTriedAgain(t *testing.T) {
 	s, at := newStore(t), t.TempDir()
 	versions := steps(t, s, 2)
@@ -259,7 +269,8 @@ func TestUselessDeltasAreNotTriedAgain(t *testing.T) {
 	wrong := encoded(t, versions[1], next(versions[1], 7))
 	d.SHA256, d.Size = storage.Digest(wrong), int64(len(wrong))
 	text, err := json.Marshal(d)
-	if err := errors.Join(err, s.Put(t.Context(), d.Key, wrong), s.Put(t.Context(), weights.DeltaKey("p", 2), text)); err != nil {
+	if err := errors.Join(err, s.Put(t.Context(), d.Key, wrong),
+		s.Put(t.Context(), weights.DeltaKey("p", 2), text)); err != nil {
 		t.Fatal(err)
 	}
 	f := open(t, at)
@@ -299,7 +310,8 @@ func TestDeltaOfOtherFiles(t *testing.T) {
 		name string
 		size int
 		fits bool
-	}{{"model.safetensors", len(data), true}, {"model.safetensors", len(data) - 1, false}, {"other.safetensors", len(data), false}} {
+	}{{"model.safetensors", len(data), true}, {"model.safetensors", len(data) - 1, false},
+		{"other.safetensors", len(data), false}} {
 		err := fits(d, &Version{Files: []weights.File{{Name: c.name, Ref: storage.Ref{Size: int64(c.size)}}}})
 		if (err == nil) != c.fits || err != nil && !errors.Is(err, storage.ErrCorrupt) {
 			t.Errorf("%s of %d bytes: %v", c.name, c.size, err)

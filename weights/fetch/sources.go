@@ -19,21 +19,26 @@ const (
 	lookNear = 2 * time.Second
 )
 
-// NearStore is a store that is nearer than the origin, such as one that `rondo weights mirror` fills.
+// NearStore is a store that is nearer than the origin, such as one that
+// `rondo weights mirror` fills.
 type NearStore struct {
 	Name string // for messages
 	storage.Store
 }
 
-// ReadFrom lets Fetch read files and deltas from the first of these stores that has them. What all of them lack, still after a wait that begins with the fetch, comes
-// from the origin. So does what they give wrong: manifests are read from the origin alone, and nothing counts that has not the digest which they name.
+// ReadFrom lets Fetch read files and deltas from the first of these stores that has them. What
+// all of them lack, still after a wait that begins with the fetch, comes from the origin. So does
+// what they give wrong: manifests are read from the origin alone, and nothing counts that has not
+// the digest which they name.
 func (f *Folder) ReadFrom(wait time.Duration, near ...NearStore) { f.wait, f.near = wait, near }
 
 func (f *Folder) sources(origin storage.Store) *sources {
-	return &sources{Store: origin, near: f.near, until: time.Now().Add(f.wait), away: make([]bool, len(f.near)), gave: map[string]int{}, refused: map[string]bool{}}
+	return &sources{Store: origin, near: f.near, until: time.Now().Add(f.wait), away: make([]bool, len(f.near)),
+		gave: map[string]int{}, refused: map[string]bool{}}
 }
 
-// sources reads the objects of one version from the nearest store that has them, and counts the bytes.
+// sources reads the objects of one version from the nearest store that has
+// them, and counts the bytes.
 type sources struct {
 	storage.Store // the origin
 	near          []NearStore
@@ -107,7 +112,8 @@ func (s *sources) asks(i int, key string) bool {
 	return !s.away[i] && !s.refused[key]
 }
 
-// note notes what came of reading from a near store. One that fails is left alone until the next version.
+// note notes what came of reading from a near store. One that fails is left
+// alone until the next version.
 func (s *sources) note(i int, key string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +132,8 @@ func (s *sources) refuse(i int, key string) {
 	s.wrong = fmt.Sprintf("%s gives other bytes than were published: %s is read from the origin", s.near[i].Name, key)
 }
 
-// distrust lets an object be read from the origin that is wrong, and reports whether a near store gave a part of it.
+// distrust lets an object be read from the origin that is wrong, and reports whether a near
+// store gave a part of it.
 func (s *sources) distrust(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,8 @@ func mirrored(t *testing.T, origin storage.Store, version int64) *faulty {
 
 var errAway = errors.New("the store is away")
 
-// TestNear: bytes come from the nearest store that has them. Whatever a near one lacks, fails at or gives wrong comes from the origin, and the version is as it was published.
+// TestNear: bytes come from the nearest store that has them. Whatever a near one lacks, fails at or
+// gives wrong comes from the origin, and the version is as it was published.
 func TestNear(t *testing.T) {
 	model, settings := tensors(t, 1, 160<<10), named("config.json", `{"a":1}`)
 	size := int64(len(model.Data) + len(settings.Data))
@@ -56,7 +57,8 @@ func TestNear(t *testing.T) {
 			}
 		}, -1, true},
 		"fewer bytes": {func(t *testing.T, near *faulty) {
-			if err := near.Put(t.Context(), weights.FileKey("p", storage.Digest(model.Data)), model.Data[:100]); err != nil {
+			if err := near.Put(t.Context(), weights.FileKey("p", storage.Digest(model.Data)),
+				model.Data[:100]); err != nil {
 				t.Fatal(err)
 			}
 		}, int64(len(settings.Data)), true},
@@ -72,7 +74,8 @@ func TestNear(t *testing.T) {
 			near := mirrored(t, origin, 1)
 			c.change(t, near)
 			f := open(t, at)
-			f.ReadFrom(0, NearStore{Name: "london", Store: newStore(t)}, NearStore{Name: "tokyo", Store: near}) // the first is empty
+			// the first is empty
+			f.ReadFrom(0, NearStore{Name: "london", Store: newStore(t)}, NearStore{Name: "tokyo", Store: near})
 			origin.read = 0
 			v, err := f.Fetch(t.Context(), origin, 1, "", nil)
 			if err != nil {
@@ -80,7 +83,8 @@ func TestNear(t *testing.T) {
 			}
 			same(t, at, 1, model, settings)
 			if c.lent >= 0 && (v.Near != c.lent || origin.read != size-c.lent) {
-				t.Errorf("%d bytes came from near and %d from the origin, want %d of %d", v.Near, origin.read, c.lent, size)
+				t.Errorf("%d bytes came from near and %d from the origin, want %d of %d", v.Near,
+					origin.read, c.lent, size)
 			}
 			if v.Read < size || strings.Contains(v.Refused, "tokyo gives other bytes") != c.refused {
 				t.Errorf("%d bytes, refused %q", v.Read, v.Refused)
@@ -89,7 +93,8 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// TestNearLiesAboutDeltas: a delta that a near store gives wrong is read from the origin, and still saves reading the files.
+// TestNearLiesAboutDeltas: a delta that a near store gives wrong is read from the origin, and still
+// saves reading the files.
 func TestNearLiesAboutDeltas(t *testing.T) {
 	origin, at := newStore(t), t.TempDir()
 	first := tensors(t, 1, 2<<20)
@@ -117,7 +122,8 @@ func TestNearLiesAboutDeltas(t *testing.T) {
 	same(t, at, 2, second)
 }
 
-// TestNearIsWaitedFor: what a mirror has not copied yet is waited for, so that the origin is not read meanwhile; not for longer than was said.
+// TestNearIsWaitedFor: what a mirror has not copied yet is waited for, so that the origin is not
+// read meanwhile; not for longer than was said.
 func TestNearIsWaitedFor(t *testing.T) {
 	origin, later := newStore(t), newStore(t)
 	model := tensors(t, 1, 1<<10)
@@ -135,7 +141,8 @@ func TestNearIsWaitedFor(t *testing.T) {
 			began := time.Now()
 			v, err := f.Fetch(t.Context(), origin, 1, "", nil)
 			took := time.Since(began)
-			if comes && (err != nil || v.Near == 0 || took != 4*lookNear) || !comes && (err != nil || v.Near != 0 || took != time.Minute) {
+			if comes && (err != nil || v.Near == 0 || took != 4*lookNear) ||
+				!comes && (err != nil || v.Near != 0 || took != time.Minute) {
 				t.Errorf("it comes: %v; %d bytes came from near in %s, %v", comes, v.Near, took, err)
 			}
 		})
@@ -143,7 +150,8 @@ func TestNearIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestNearGoesOnAfterAnEnd: pieces that a near store gave before a fetch was interrupted are found out, too.
+// TestNearGoesOnAfterAnEnd: pieces that a near store gave before a fetch was
+// interrupted are found out, too.
 func TestNearGoesOnAfterAnEnd(t *testing.T) {
 	origin, at := newStore(t), t.TempDir()
 	model := tensors(t, 1, 160<<10)

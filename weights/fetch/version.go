@@ -29,16 +29,21 @@ const (
 	hashers = 2
 )
 
-// Progress is told how many of a version's bytes are there, and before that how many of the deltas' bytes that lead to it. It is called by several goroutines.
+// Progress is told how many of a version's bytes are there, and before that how many of the deltas'
+// bytes that lead to it. It is called by several goroutines.
 type Progress func(done, total int64)
 
-// Fetch lays a version into the folder and lets the link point to it. What was read before it was interrupted is not read again, nor are
-// files that another version in the folder has, too. Where deltas lead to the version from one in the folder, they are read in place of its
-// tensors. base, which may be "", is a folder with the settings and the tokenizer of the model; what a version has not of them is copied from there.
+// Fetch lays a version into the folder and lets the link point to it. What was read before it was
+// interrupted is not read again, nor are files that another version in the folder has, too. Where
+// deltas lead to the version from one in the folder, they are read in place of its tensors. base,
+// which may be "", is a folder with the settings and the tokenizer of the model; what a version has
+// not of them is copied from there.
 //
-// The error is storage.ErrNotFound where the version was not published, and storage.ErrCorrupt where the store's bytes are not those that
-// were; then the folder's versions and its link are as before.
-func (f *Folder) Fetch(ctx context.Context, s storage.Store, version int64, base string, told Progress) (*Version, error) {
+// The error is storage.ErrNotFound where the version was not published, and
+// storage.ErrCorrupt where the store's bytes are not those that were; then the folder's
+// versions and its link are as before.
+func (f *Folder) Fetch(ctx context.Context, s storage.Store, version int64, base string,
+	told Progress) (*Version, error) {
 	v, err := f.fetch(ctx, s, version, base, told)
 	if err != nil {
 		return nil, fmt.Errorf("fetch policy %s, version %d: %w", f.policy, version, err)
@@ -46,7 +51,8 @@ func (f *Folder) Fetch(ctx context.Context, s storage.Store, version int64, base
 	return v, nil
 }
 
-func (f *Folder) fetch(ctx context.Context, s storage.Store, version int64, base string, told Progress) (*Version, error) {
+func (f *Folder) fetch(ctx context.Context, s storage.Store, version int64, base string,
+	told Progress) (*Version, error) {
 	v, err := f.readVersion(ctx, s, version)
 	if err != nil {
 		return nil, err
@@ -90,7 +96,8 @@ func (f *Folder) readVersion(ctx context.Context, s storage.Store, version int64
 	if err != nil {
 		return nil, err
 	}
-	return &Version{Policy: f.policy, Version: version, Digest: storage.Digest(data), Files: m.Files, Dir: f.path(version)}, nil
+	return &Version{Policy: f.policy, Version: version, Digest: storage.Digest(data), Files: m.Files,
+		Dir: f.path(version)}, nil
 }
 
 // fill reads a version's files into its part, and verifies each of them.
@@ -119,14 +126,16 @@ func (f *Folder) fill(ctx context.Context, s *sources, v *Version, told Progress
 		return err
 	}
 	if i := slices.IndexFunc(files, func(l *landing) bool { return l.wrong }); i >= 0 && v.Deltas > 0 {
-		v.Deltas, v.Whole = 0, fmt.Sprintf("file %s: the deltas lead to other bytes than were published, or the version that they begin at is damaged on the disk", files[i].file.Name)
+		v.Deltas, v.Whole = 0,
+			fmt.Sprintf("file %s: the deltas lead to other bytes than were published, or the version that they begin at is damaged on the disk", files[i].file.Name)
 	}
 	return nil
 }
 
 func (f *Folder) landing(s *sources, v *Version, file weights.File) *landing {
 	useless := func() error { return f.giveUp(v.Version) }
-	return &landing{store: s, file: file, piece: f.piece, path: filepath.Join(f.filesPath(v.Version), file.Name), marks: filepath.Join(f.marksPath(v.Version), file.Name), useless: useless}
+	return &landing{store: s, file: file, piece: f.piece, path: filepath.Join(f.filesPath(v.Version), file.Name),
+		marks: filepath.Join(f.marksPath(v.Version), file.Name), useless: useless}
 }
 
 // worse is the error that made the other one: a context that ended because of a file says nothing.
@@ -137,7 +146,8 @@ func worse(err, cause error) error {
 	return err
 }
 
-// landing is one file on its way into a part. marks has a byte for each piece that has been written, so that one that is interrupted goes on.
+// landing is one file on its way into a part. marks has a byte for each piece that has been
+// written, so that one that is interrupted goes on.
 type landing struct {
 	store       *sources
 	file        weights.File
@@ -244,8 +254,8 @@ func (l *landing) readPiece(ctx context.Context, into, marks *os.File, i int, at
 	return nil
 }
 
-// finish verifies the file. One that is wrong is read once more, if a part of it was there before, as power may have failed in between, or came from another store
-// than the origin.
+// finish verifies the file. One that is wrong is read once more, if a part of it was there before,
+// as power may have failed in between, or came from another store than the origin.
 func (l *landing) finish(ctx context.Context) error {
 	err := l.verify(ctx)
 	for errors.Is(err, storage.ErrCorrupt) && (!l.fresh || l.store.distrust(l.file.Key)) {
@@ -293,7 +303,8 @@ func (l *landing) verify(ctx context.Context) error {
 		return err
 	}
 	if n != l.file.Size || hex.EncodeToString(digest.Sum(nil)) != l.file.SHA256 {
-		return fmt.Errorf("file %s: %w: its %d bytes are not those that were published (sha256 %s)", l.file.Name, storage.ErrCorrupt, n, l.file.SHA256)
+		return fmt.Errorf("file %s: %w: its %d bytes are not those that were published (sha256 %s)", l.file.Name,
+			storage.ErrCorrupt, n, l.file.SHA256)
 	}
 	return nil
 }
@@ -317,7 +328,8 @@ const (
 	maxBesideSize = 256 << 20
 )
 
-// copySettings copies settings and tokenizer of the model into a version that has none of that name.
+// copySettings copies settings and tokenizer of the model into a version
+// that has none of that name.
 func (f *Folder) copySettings(v *Version, base string) error {
 	if base == "" {
 		return nil
@@ -333,7 +345,8 @@ func (f *Folder) copySettings(v *Version, base string) error {
 			continue
 		}
 		if copied++; copied > maxBeside || info.Size() > maxBesideSize {
-			return fmt.Errorf("the model's settings: more than %d files in %s, or %s has more than %d bytes", maxBeside, base, e.Name(), maxBesideSize)
+			return fmt.Errorf("the model's settings: more than %d files in %s, or %s has more than %d bytes", maxBeside,
+				base, e.Name(), maxBesideSize)
 		}
 		data, err := os.ReadFile(filepath.Join(base, e.Name()))
 		if err == nil {
@@ -346,11 +359,13 @@ func (f *Folder) copySettings(v *Version, base string) error {
 	return nil
 }
 
-// setting reports whether a file of a model is one of its settings, and not weights, their index, or a note of this package.
+// setting reports whether a file of a model is one of its settings, and not weights, their index,
+// or a note of this package.
 func setting(name string) bool {
 	switch filepath.Ext(name) {
 	case ".json":
-		return name[0] != '.' && name != aboutName && name != "model.safetensors.index.json" && name != "pytorch_model.bin.index.json"
+		return name[0] != '.' && name != aboutName && name != "model.safetensors.index.json" &&
+			name != "pytorch_model.bin.index.json"
 	case ".txt", ".model", ".jinja", ".tiktoken":
 		return name[0] != '.'
 	}

@@ -1,7 +1,9 @@
 // Package mirror copies a policy's versions into the store of another region.
 //
-// A version's delta and files come first, under the keys of the origin, each verified while it streams; then the manifest, byte for byte, and the pointer. So a
-// reader there never sees a version of which a file is missing, and a mirror that is killed goes on at the file that it was at.
+// A version's delta and files come first, under the keys of the origin, each verified
+// while it streams; then the manifest, byte for byte, and the pointer. So a reader there
+// never sees a version of which a file is missing, and a mirror that is killed goes on at
+// the file that it was at.
 package mirror
 
 import (
@@ -27,7 +29,8 @@ const copiers = 3
 type Mirror struct {
 	From, To storage.Store
 	Policy   string
-	// Told, which may be nil, is told how many of the bytes that a version lacks are there. Several goroutines call it.
+	// Told, which may be nil, is told how many of the bytes that a version lacks are there.
+	// Several goroutines call it.
 	Told func(version, done, total int64)
 }
 
@@ -39,8 +42,9 @@ type Copied struct {
 	Current int64 `json:"current"`
 }
 
-// Version copies a version. What is there with its size is not copied again, and a version that is there is looked through for what it lacks. storage.ErrNotFound
-// where the origin has no such version, storage.ErrCorrupt where its bytes are not those of the manifest: these are not written.
+// Version copies a version. What is there with its size is not copied again, and a version that is
+// there is looked through for what it lacks. storage.ErrNotFound where the origin has no such
+// version, storage.ErrCorrupt where its bytes are not those of the manifest: these are not written.
 func (m *Mirror) Version(ctx context.Context, version int64) (Copied, error) {
 	copied, err := m.version(ctx, version)
 	if err != nil {
@@ -93,7 +97,8 @@ func (m *Mirror) version(ctx context.Context, version int64) (Copied, error) {
 	return copied, err
 }
 
-// missing are the objects that are not there with their sizes. One of another size is what a store that lost power has left.
+// missing are the objects that are not there with their sizes. One of another size is what a store
+// that lost power has left.
 func (m *Mirror) missing(ctx context.Context, refs []storage.Ref) (missing []storage.Ref, err error) {
 	for _, ref := range refs {
 		info, err := m.To.Stat(ctx, ref.Key)
@@ -136,7 +141,8 @@ func (m *Mirror) copyAll(ctx context.Context, version int64, all []storage.Ref) 
 	return done.Load(), err
 }
 
-// copy copies an object in pieces. Where its bytes are others the reader fails, and nothing is written.
+// copy copies an object in pieces. Where its bytes are others the reader
+// fails, and nothing is written.
 func (m *Mirror) copy(ctx context.Context, ref storage.Ref, add func(int)) (err error) {
 	from, err := storage.ReadBlob(ctx, m.From, ref)
 	if err != nil {
@@ -214,7 +220,8 @@ func LagOf(ctx context.Context, from, to storage.Store, policy string, now time.
 	return lag, nil
 }
 
-// Newest are the newest versions of the origin, at most so many, the oldest first: in this order the mirror's pointer never skips one that is still to come.
+// Newest are the newest versions of the origin, at most so many, the oldest first: in this order
+// the mirror's pointer never skips one that is still to come.
 func (m *Mirror) Newest(ctx context.Context, most int) (versions []int64, err error) {
 	current, _, err := weights.Current(ctx, m.From, m.Policy)
 	if err != nil {

@@ -30,7 +30,8 @@ func newStore(t *testing.T) storage.Store {
 	return s
 }
 
-// published fills an origin with versions whose files are large enough for deltas, of which settings never change.
+// published fills an origin with versions whose files are large enough for deltas, of
+// which settings never change.
 func published(t *testing.T, versions int64) storage.Store {
 	t.Helper()
 	s := newStore(t)
@@ -43,7 +44,8 @@ func published(t *testing.T, versions int64) storage.Store {
 			values[i]++
 		}
 		var file bytes.Buffer
-		if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{int64(len(values))}, values)}, nil); err != nil {
+		if err := safetensors.Write(&file, []safetensors.Data{safetensors.NewF32("w", []int64{int64(len(values))},
+			values)}, nil); err != nil {
 			t.Fatal(err)
 		}
 		publish(t, s, version+1, file.Bytes())
@@ -53,7 +55,8 @@ func published(t *testing.T, versions int64) storage.Store {
 
 func publish(t *testing.T, s storage.Store, version int64, model []byte) {
 	t.Helper()
-	if _, err := weights.Publish(t.Context(), s, "p", version, weights.Content{Name: "model.safetensors", Data: model}, weights.Content{Name: "config.json", Data: []byte("{}")}); err != nil {
+	if _, err := weights.Publish(t.Context(), s, "p", version, weights.Content{Name: "model.safetensors", Data: model},
+		weights.Content{Name: "config.json", Data: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -80,7 +83,8 @@ func same(t *testing.T, from, to storage.Store) {
 	}
 }
 
-// visible checks that all that readers of a store can see is there, and gives the number of its versions.
+// visible checks that all that readers of a store can see is there, and gives
+// the number of its versions.
 func visible(t *testing.T, s storage.Store) int {
 	t.Helper()
 	versions, err := weights.Versions(t.Context(), s, "p")
@@ -107,7 +111,8 @@ func visible(t *testing.T, s storage.Store) int {
 	return len(versions)
 }
 
-// writes is a store whose writes can fail: before each is called with its number and key, and after may replace what a write that was done answers.
+// writes is a store whose writes can fail: before each is called with its number and key, and after
+// may replace what a write that was done answers.
 type writes struct {
 	storage.Store
 	mu     sync.Mutex
@@ -166,7 +171,8 @@ func TestMirror(t *testing.T) {
 		}
 	}
 	same(t, from, to)
-	kinds := []string{"/from-v", "/files/", "/files/", "/delta.json", "/manifest.json", "/current"} // with a delta; the settings are there already
+	// with a delta; the settings are there already
+	kinds := []string{"/from-v", "/files/", "/files/", "/delta.json", "/manifest.json", "/current"}
 	for _, key := range to.keys[len(to.keys)-5:] {
 		for !strings.Contains(key, kinds[0]) {
 			if kinds = kinds[1:]; len(kinds) == 0 {
@@ -191,7 +197,8 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// TestKilledAtEachStep: a mirror dies before a write, half way through it, or when it was done and the answer was lost. What can be seen is whole, and the next one goes on.
+// TestKilledAtEachStep: a mirror dies before a write, half way through it, or when it was done and
+// the answer was lost. What can be seen is whole, and the next one goes on.
 func TestKilledAtEachStep(t *testing.T) {
 	from := published(t, 2)
 	for name, arm := range map[string]func(w *writes, at int){
@@ -291,7 +298,8 @@ func (o lie) ReadAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// TestWrongBytes: bytes that are not those of the manifest are not written, and the version does not appear. A wrong delta costs the delta alone.
+// TestWrongBytes: bytes that are not those of the manifest are not written, and the version does
+// not appear. A wrong delta costs the delta alone.
 func TestWrongBytes(t *testing.T) {
 	from := published(t, 2)
 	to := newStore(t)
@@ -303,7 +311,8 @@ func TestWrongBytes(t *testing.T) {
 		t.Errorf("%s was written", info.Key)
 	}
 	to = newStore(t)
-	if _, err = (&Mirror{From: lying{from, "/from-v"}, To: to, Policy: "p"}).Version(t.Context(), 2); err != nil || visible(t, to) != 1 {
+	if _, err = (&Mirror{From: lying{from, "/from-v"}, To: to, Policy: "p"}).Version(t.Context(), 2); err != nil ||
+		visible(t, to) != 1 {
 		t.Errorf("a wrong delta: %v", err)
 	}
 	if _, err := weights.FetchDelta(t.Context(), to, "p", 2); !errors.Is(err, storage.ErrNotFound) {
@@ -314,15 +323,18 @@ func TestWrongBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := newStore(t)
-	if err := other.Put(t.Context(), weights.ManifestKey("p", 1), bytes.ReplaceAll(manifest, []byte(`"config.json"`), []byte(`"other.json"`))); err != nil {
+	if err := other.Put(t.Context(), weights.ManifestKey("p", 1),
+		bytes.ReplaceAll(manifest, []byte(`"config.json"`), []byte(`"other.json"`))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&Mirror{From: from, To: other, Policy: "p"}).Version(t.Context(), 1); !errors.Is(err, storage.ErrExists) {
+	if _, err := (&Mirror{From: from, To: other, Policy: "p"}).Version(t.Context(),
+		1); !errors.Is(err, storage.ErrExists) {
 		t.Errorf("another version of that number is there: %v", err)
 	}
 }
 
-// TestDamage: an object of another size, as a store that lost power leaves it, is written again; so is one that somebody deleted.
+// TestDamage: an object of another size, as a store that lost power leaves it, is written again; so
+// is one that somebody deleted.
 func TestDamage(t *testing.T) {
 	from, to := published(t, 1), newStore(t)
 	m := &Mirror{From: from, To: to, Policy: "p"}
@@ -333,7 +345,8 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(to.Put(t.Context(), manifest.Files[0].Key, []byte("cut")), to.Delete(t.Context(), manifest.Files[1].Key)); err != nil {
+	if err := errors.Join(to.Put(t.Context(), manifest.Files[0].Key, []byte("cut")),
+		to.Delete(t.Context(), manifest.Files[1].Key)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.Version(t.Context(), 1); err != nil {
@@ -389,10 +402,12 @@ func TestManyVersions(t *testing.T) {
 	const most = 64 << 20
 	from := newStore(t)
 	large := bytes.NewBufferString("")
-	fmt.Fprintf(large, "%s%s", "\x48\x00\x00\x00\x00\x00\x00\x00", fmt.Sprintf("%-72s", fmt.Sprintf(`{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}`, 128<<20, 128<<20)))
+	fmt.Fprintf(large, "%s%s", "\x48\x00\x00\x00\x00\x00\x00\x00",
+		fmt.Sprintf("%-72s", fmt.Sprintf(`{"w":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}`, 128<<20, 128<<20)))
 	large.Write(make([]byte, 128<<20))
 	small := large.Bytes()[:0:0]
-	small = append(small, fmt.Appendf(nil, "\x40\x00\x00\x00\x00\x00\x00\x00%-64s", `{"w":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}`)...)
+	small = append(small, fmt.Appendf(nil, "\x40\x00\x00\x00\x00\x00\x00\x00%-64s",
+		`{"w":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}}`)...)
 	small = append(small, 1, 2, 3, 4, 5, 6, 7, 8)
 	for version := range int64(250) {
 		model := small
@@ -418,7 +433,8 @@ func TestManyVersions(t *testing.T) {
 	if used := int64(to.most.Load()) - int64(before); used > most {
 		t.Errorf("%d MiB of memory, want at most %d", used>>20, most>>20)
 	}
-	if lag, err := LagOf(t.Context(), from, to, "p", time.Now()); err != nil || lag.Versions != 0 || lag.Current != 249 {
+	if lag, err := LagOf(t.Context(), from, to, "p", time.Now()); err != nil ||
+		lag.Versions != 0 || lag.Current != 249 {
 		t.Errorf("%+v, %v", lag, err)
 	}
 }

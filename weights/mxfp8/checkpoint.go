@@ -26,7 +26,8 @@ const (
 	piece  = 4 << 20  // bytes that are copied at once
 )
 
-// keptMatrices are the matrices that engines want as they are: embeddings, the head, and what chooses experts.
+// keptMatrices are the matrices that engines want as they are: embeddings, the head,
+// and what chooses experts.
 var keptMatrices = regexp.MustCompile(`(^|\.)(embed[a-z_]*|wte|wpe|lm_head|router|gate)\.weight$`)
 
 // Quantised is what became of a tensor.
@@ -35,13 +36,16 @@ type Quantised struct {
 	Error
 }
 
-// Quantises reports whether a tensor is quantised: a bfloat16 matrix, or a stack of them, of a linear layer.
+// Quantises reports whether a tensor is quantised: a bfloat16 matrix, or a stack of
+// them, of a linear layer.
 func Quantises(t safetensors.Tensor) bool {
-	return t.Dtype == safetensors.BF16 && len(t.Shape) >= 2 && t.Size > 0 && strings.HasSuffix(t.Name, "weight") && !keptMatrices.MatchString(t.Name)
+	return t.Dtype == safetensors.BF16 && len(t.Shape) >= 2 && t.Size > 0 && strings.HasSuffix(t.Name, "weight") &&
+		!keptMatrices.MatchString(t.Name)
 }
 
-// Folder quantises the checkpoint in a folder into another one, file by file, and copies what else is there, but for notes of its own. It holds a row and the scales of a
-// tensor in memory. told is called with the bytes that were read.
+// Folder quantises the checkpoint in a folder into another one, file by file, and copies what else
+// is there, but for notes of its own. It holds a row and the scales of a tensor in memory. told is
+// called with the bytes that were read.
 func Folder(ctx context.Context, from, to string, told func(done, total int64)) ([]Quantised, error) {
 	if _, err := os.Stat(filepath.Join(to, ReportName)); err == nil {
 		return nil, fmt.Errorf("%s holds quantised weights already", to)
@@ -53,7 +57,8 @@ func Folder(ctx context.Context, from, to string, told func(done, total int64)) 
 	defer c.Close()
 	w := &writer{ctx: ctx, total: c.Bytes(), told: told}
 	for _, file := range c.Files {
-		if err := whole.File(filepath.Join(to, file.Name), func(out io.Writer) error { return w.file(out, c, file) }); err != nil {
+		if err := whole.File(filepath.Join(to, file.Name),
+			func(out io.Writer) error { return w.file(out, c, file) }); err != nil {
 			return nil, fmt.Errorf("quantise %s: %w", file.Name, err)
 		}
 	}
@@ -80,13 +85,15 @@ func (w *writer) add(n int) error {
 	return w.ctx.Err()
 }
 
-// file writes one file: a tensor's scales stand behind it, or later, under its name with ScaleSuffix.
+// file writes one file: a tensor's scales stand behind it, or later, under
+// its name with ScaleSuffix.
 func (w *writer) file(out io.Writer, c *safetensors.Checkpoint, file *safetensors.File) error {
 	scales := map[string][]byte{}
 	var tensors []safetensors.Streamed
 	for _, t := range file.Tensors {
 		if !Quantises(t) {
-			tensors = append(tensors, safetensors.Streamed{Name: t.Name, Dtype: t.Dtype, Shape: t.Shape, WriteTo: func(out io.Writer) error { return w.copy(out, file, t) }})
+			tensors = append(tensors, safetensors.Streamed{Name: t.Name, Dtype: t.Dtype, Shape: t.Shape,
+				WriteTo: func(out io.Writer) error { return w.copy(out, file, t) }})
 			continue
 		}
 		last := t.Shape[len(t.Shape)-1]
@@ -97,10 +104,11 @@ func (w *writer) file(out io.Writer, c *safetensors.Checkpoint, file *safetensor
 		shape := slices.Clone(t.Shape)
 		shape[len(shape)-1] = Scales(last)
 		tensors = append(tensors,
-			safetensors.Streamed{Name: t.Name, Dtype: "F8_E4M3", Shape: t.Shape, WriteTo: func(out io.Writer) (err error) {
-				scales[name], err = w.quantise(out, file, t)
-				return err
-			}},
+			safetensors.Streamed{Name: t.Name, Dtype: "F8_E4M3", Shape: t.Shape,
+				WriteTo: func(out io.Writer) (err error) {
+					scales[name], err = w.quantise(out, file, t)
+					return err
+				}},
 			safetensors.Streamed{Name: name, Dtype: "F8_E8M0", Shape: shape, WriteTo: func(out io.Writer) error {
 				_, err := out.Write(scales[name])
 				delete(scales, name)
@@ -111,7 +119,8 @@ func (w *writer) file(out io.Writer, c *safetensors.Checkpoint, file *safetensor
 }
 
 func (w *writer) copy(out io.Writer, file *safetensors.File, t safetensors.Tensor) error {
-	n, err := io.CopyBuffer(struct{ io.Writer }{out}, struct{ io.Reader }{io.NewSectionReader(file, t.Offset, t.Size)}, make([]byte, min(piece, t.Size+1)))
+	n, err := io.CopyBuffer(struct{ io.Writer }{out}, struct{ io.Reader }{io.NewSectionReader(file, t.Offset, t.Size)},
+		make([]byte, min(piece, t.Size+1)))
 	return errors.Join(err, w.add(int(n)))
 }
 
@@ -175,5 +184,6 @@ func index(from, to string) error {
 	if err != nil {
 		return err
 	}
-	return whole.File(filepath.Join(to, safetensors.IndexName), func(out io.Writer) error { _, err := out.Write(text); return err })
+	return whole.File(filepath.Join(to, safetensors.IndexName),
+		func(out io.Writer) error { _, err := out.Write(text); return err })
 }

@@ -1,7 +1,9 @@
-// Package mxfp8 makes MXFP8 of bfloat16 weights: blocks of 32 elements of a row share one power of two, and each element has eight bits, so that weights take 51.6 % of
-// their bytes. It follows the OCP Microscaling Formats specification 1.0, section 6.3, with E4M3 elements and E8M0 scales.
+// Package mxfp8 makes MXFP8 of bfloat16 weights: blocks of 32 elements of a row share one power of
+// two, and each element has eight bits, so that weights take 51.6 % of their bytes. It follows the
+// OCP Microscaling Formats specification 1.0, section 6.3, with E4M3 elements and E8M0 scales.
 //
-// What it makes is an artefact beside a version. The bfloat16 weights stay the truth, and the same weights always give the same bytes.
+// What it makes is an artefact beside a version. The bfloat16 weights stay the truth, and the same
+// weights always give the same bytes.
 package mxfp8
 
 import (
@@ -21,10 +23,12 @@ const (
 	threshold = 464.0 // above it an element is nearer to 480, which E4M3 has not, than to 448
 )
 
-// Row quantises a row of little-endian bfloat16 elements: codes gets a byte for each element, and scales one for each block. It notes the error in e.
+// Row quantises a row of little-endian bfloat16 elements: codes gets a byte for each element, and
+// scales one for each block. It notes the error in e.
 //
-// A block's scale is 2 to the exponent of its largest element less that of E4M3's, within 2^-127 and 2^127. Elements are rounded to nearest, ties to even, and those too large
-// saturate at 448. A block with an element that is not finite is no number as a whole. The sign of zero stays.
+// A block's scale is 2 to the exponent of its largest element less that of E4M3's, within 2^-127
+// and 2^127. Elements are rounded to nearest, ties to even, and those too large saturate at 448. A
+// block with an element that is not finite is no number as a whole. The sign of zero stays.
 func Row(codes, scales, row []byte, e *Error) {
 	for b := 0; b*Block*2 < len(row); b++ {
 		at := b * Block
@@ -106,7 +110,8 @@ type Error struct {
 	Saturated int64 `json:"saturated"`  // that became 448 though they are nearer to more
 	Flushed   int64 `json:"flushed"`    // that became 0 and were not
 	NotFinite int64 `json:"not_finite"` // of blocks with an element that is not finite
-	// Max is the largest error relative to the largest element of its block, and Mean the sum of the errors relative to that of the elements.
+	// Max is the largest error relative to the largest element of its block, and Mean the sum of
+	// the errors relative to that of the elements.
 	Max  float64 `json:"max_relative"`
 	Mean float64 `json:"mean_relative"`
 

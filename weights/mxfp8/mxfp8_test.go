@@ -38,7 +38,8 @@ func row(values []byte) (codes, scales []byte, e Error) {
 	return codes, scales, e
 }
 
-// TestGolden: codes and scales are those that NumPy and ml_dtypes make, of every bit pattern in several neighbourhoods, and of rows like weights.
+// TestGolden: codes and scales are those that NumPy and ml_dtypes make, of every bit pattern in
+// several neighbourhoods, and of rows like weights.
 func TestGolden(t *testing.T) {
 	text, err := os.ReadFile("testdata/golden.json")
 	if err != nil {
@@ -53,11 +54,13 @@ func TestGolden(t *testing.T) {
 	}
 	digest := func(data []byte) string { sum := sha256.Sum256(data); return hex.EncodeToString(sum[:]) }
 	for name, values := range map[string][]byte{
-		"every 1": every(1), "every 40503": every(40503), "every 129": every(129), "near 2": near(2), "near 12": near(12), "near 30": near(30),
+		"every 1": every(1), "every 40503": every(40503), "every 129": every(129), "near 2": near(2),
+		"near 12": near(12), "near 30": near(30),
 	} {
 		codes, scales, _ := row(values)
 		if want := golden.Many[name]; digest(codes) != want.Codes || digest(scales) != want.Scales {
-			t.Errorf("%s: other codes (%v) or scales (%v)", name, digest(codes) != want.Codes, digest(scales) != want.Scales)
+			t.Errorf("%s: other codes (%v) or scales (%v)", name, digest(codes) != want.Codes,
+				digest(scales) != want.Scales)
 		}
 	}
 	if len(golden.Rows) < 7 {
@@ -68,13 +71,15 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if codes, scales, _ := row(values); hex.EncodeToString(codes) != want.Codes || hex.EncodeToString(scales) != want.Scales {
+		if codes, scales, _ := row(values); hex.EncodeToString(codes) != want.Codes ||
+			hex.EncodeToString(scales) != want.Scales {
 			t.Errorf("row %d:\n%x %x, want\n%s %s", i, codes, scales, want.Codes, want.Scales)
 		}
 	}
 }
 
-// FuzzRow: whatever the bits are, an element is the nearest that E4M3 has at the block's scale, or the largest, and the report adds up.
+// FuzzRow: whatever the bits are, an element is the nearest that E4M3 has at the block's scale, or
+// the largest, and the report adds up.
 func FuzzRow(f *testing.F) {
 	f.Add([]byte{0, 0, 0x80, 0x3f})
 	f.Add(bytes.Repeat([]byte{0xff, 0x7f}, 40))
@@ -83,11 +88,13 @@ func FuzzRow(f *testing.F) {
 	f.Fuzz(func(t *testing.T, values []byte) {
 		values = values[:min(len(values), 1<<12)/2*2]
 		codes, scales, e := row(values)
-		if e.Elements != int64(len(codes)) || e.Saturated+e.Flushed+e.NotFinite > e.Elements || e.Max > 1 || e.Mean > 1 {
+		if e.Elements != int64(len(codes)) || e.Saturated+e.Flushed+e.NotFinite > e.Elements ||
+			e.Max > 1 || e.Mean > 1 {
 			t.Fatalf("%+v of %d elements", e, len(codes))
 		}
 		for i, code := range codes {
-			scale, was := math.Ldexp(1, int(scales[i/Block])-bias), float64(number(binary.LittleEndian.Uint16(values[2*i:])))
+			scale, was := math.Ldexp(1, int(scales[i/Block])-bias),
+				float64(number(binary.LittleEndian.Uint16(values[2*i:])))
 			if scales[i/Block] == nanScale {
 				if code != nan {
 					t.Fatalf("element %d of a block that is no number is %#x", i, code)
@@ -107,7 +114,8 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// TestTies: a number in the middle of two elements goes to the one whose last bit is 0; above 464 it saturates.
+// TestTies: a number in the middle of two elements goes to the one whose last bit is
+// 0; above 464 it saturates.
 func TestTies(t *testing.T) {
 	for code := range largest {
 		lower, upper := Element(byte(code)), Element(byte(code+1))
@@ -119,7 +127,8 @@ func TestTies(t *testing.T) {
 			t.Errorf("between -%g and -%g: %#x", lower, upper, got)
 		}
 	}
-	values := patterns(2, func(i uint64) uint64 { return []uint64{0x43e8, 0x43e9}[i] }) // 464 and 466, of a block whose scale is 1
+	// 464 and 466, of a block whose scale is 1
+	values := patterns(2, func(i uint64) uint64 { return []uint64{0x43e8, 0x43e9}[i] })
 	codes, scales, e := row(values)
 	if codes[0] != largest || codes[1] != largest || scales[0] != bias || e.Saturated != 1 {
 		t.Errorf("%x, %x, %+v", codes, scales, e)
@@ -130,7 +139,8 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// TestFolder: matrices of linear layers are quantised, all else is as it was, and the result is a checkpoint with 8.25 bits for each quantised element.
+// TestFolder: matrices of linear layers are quantised, all else is as it was, and the result is a
+// checkpoint with 8.25 bits for each quantised element.
 func TestFolder(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "out")
 	matrix := near(4)[:2*48*80]
@@ -147,14 +157,16 @@ func TestFolder(t *testing.T) {
 	if err := safetensors.Write(&file, tensors, map[string]string{"format": "pt"}); err != nil {
 		t.Fatal(err)
 	}
-	for name, data := range map[string][]byte{"model.safetensors": file.Bytes(), "config.json": []byte("{}"), "rondo.json": []byte("{}"), ".hidden": nil} {
+	for name, data := range map[string][]byte{"model.safetensors": file.Bytes(), "config.json": []byte("{}"),
+		"rondo.json": []byte("{}"), ".hidden": nil} {
 		if err := os.WriteFile(filepath.Join(from, name), data, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	done := int64(0)
 	report, err := Folder(t.Context(), from, to, func(now, _ int64) { done = now })
-	if err != nil || len(report) != 2 || report[0].Name != "model.layers.0.experts.weight" || report[0].Elements != 48*80 || report[0].Mean <= 0 || report[0].Mean > 0.05 || done == 0 {
+	if err != nil || len(report) != 2 || report[0].Name != "model.layers.0.experts.weight" ||
+		report[0].Elements != 48*80 || report[0].Mean <= 0 || report[0].Mean > 0.05 || done == 0 {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	c, err := safetensors.Open(to)
@@ -186,14 +198,16 @@ func TestFolder(t *testing.T) {
 			}
 			continue
 		}
-		if data, err := scales.Read(scales.File); err != nil || !bytes.Equal(data, wantScales) || scales.Shape[len(scales.Shape)-1] != 3 || scales.Dtype != "F8_E8M0" {
+		if data, err := scales.Read(scales.File); err != nil || !bytes.Equal(data, wantScales) ||
+			scales.Shape[len(scales.Shape)-1] != 3 || scales.Dtype != "F8_E8M0" {
 			t.Errorf("scales of %s: %v, %+v", was.Name, err, scales)
 		}
 		if is.Dtype != "F8_E4M3" || !bytes.Equal(data, wantCodes) {
 			t.Errorf("codes of %s differ", was.Name)
 		}
 	}
-	for name, there := range map[string]bool{"config.json": true, "rondo.json": false, ".hidden": false, safetensors.IndexName: false} {
+	for name, there := range map[string]bool{"config.json": true, "rondo.json": false, ".hidden": false,
+		safetensors.IndexName: false} {
 		if _, err := os.Stat(filepath.Join(to, name)); (err == nil) != there {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -108,8 +108,8 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(errs...)
 }
 
-// Open opens a safetensors file, or all of a folder in the order of their names. Where the folder has an index, it must name each tensor in its
-// file, and no other.
+// Open opens a safetensors file, or all of a folder in the order of their names. Where the folder
+// has an index, it must name each tensor in its file, and no other.
 func Open(path string) (*Checkpoint, error) {
 	c, err := open(path)
 	if err != nil {
@@ -201,8 +201,9 @@ func (c *Checkpoint) checkIndexFile(path string) error {
 	return c.CheckIndexes(map[string][]byte{IndexName: text})
 }
 
-// checkIndex verifies that the text of an index names tensors of the checkpoint once each, in their files, and all tensors of the files that it
-// names. It gives the number of tensors of each file that it names.
+// checkIndex verifies that the text of an index names tensors of the checkpoint once each, in
+// their files, and all tensors of the files that it names. It gives the number of tensors of
+// each file that it names.
 func (c *Checkpoint) checkIndex(name string, text []byte) (map[string]int, error) {
 	places, err := indexPlaces(text)
 	if err != nil {
@@ -226,7 +227,8 @@ func (c *Checkpoint) checkIndex(name string, text []byte) (map[string]int, error
 	return perFile, nil
 }
 
-// CheckIndexes verifies the texts of indexes by their names, and that each file with tensors is in one of them.
+// CheckIndexes verifies the texts of indexes by their names, and that each file with
+// tensors is in one of them.
 func (c *Checkpoint) CheckIndexes(texts map[string][]byte) error {
 	indexed := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
@@ -246,7 +248,8 @@ func (c *Checkpoint) CheckIndexes(texts map[string][]byte) error {
 	return nil
 }
 
-// indexPlaces reads {"weight_map": {"tensor": "file", …}, …}. A tensor that appears twice is refused: readers differ in which place they take.
+// indexPlaces reads {"weight_map": {"tensor": "file", …}, …}. A tensor that appears twice is
+// refused: readers differ in which place they take.
 func indexPlaces(text []byte) (map[string]string, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	var places map[string]string
@@ -280,5 +283,6 @@ func (c *Checkpoint) Index() ([]byte, error) {
 	for name, t := range c.tensors {
 		places[name], total = t.File.Name, total+t.Size
 	}
-	return json.MarshalIndent(map[string]any{"metadata": map[string]int64{"total_size": total}, "weight_map": places}, "", "  ")
+	return json.MarshalIndent(map[string]any{"metadata": map[string]int64{"total_size": total}, "weight_map": places},
+		"", "  ")
 }

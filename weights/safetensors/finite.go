@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// special says how to find the elements of a type that are no number, in words of eight bytes. An element in a word is found by the
-// highest bit of its place, so that no carry leaves it.
+// special says how to find the elements of a type that are no number, in words of eight bytes. An
+// element in a word is found by the highest bit of its place, so that no carry leaves it.
 type special struct {
 	width    int    // bytes of an element
 	exponent uint64 // the bits that are all set
@@ -22,7 +22,8 @@ const (
 	bytes2 = 0x0000000100000001
 )
 
-// specials has the types that can hold NaN or infinities; F4 and F6 of the format cannot, and integers are always numbers.
+// specials has the types that can hold NaN or infinities; F4 and F6 of the format cannot, and
+// integers are always numbers.
 var specials = map[Dtype]special{
 	BF16:          {width: 2, exponent: 0x7f80 * bytes4, one: 0x0080 * bytes4, mantissa: 0x007f},
 	"F16":         {width: 2, exponent: 0x7c00 * bytes4, one: 0x0400 * bytes4, mantissa: 0x03ff},
@@ -36,7 +37,8 @@ var specials = map[Dtype]special{
 	"F8_E5M2FNUZ": {width: 1, zero: true},
 }
 
-// find gives a word whose highest bits mark the places of p, of whole words, that are no number: those of all its words together.
+// find gives a word whose highest bits mark the places of p, of whole words, that are no number:
+// those of all its words together.
 func (s special) find(p []byte) (found uint64) {
 	high := s.exponent + s.one // no place carries
 	switch {
@@ -53,8 +55,10 @@ func (s special) find(p []byte) (found uint64) {
 		}
 	default:
 		for ; len(p) >= 32; p = p[32:] {
-			found |= (binary.LittleEndian.Uint64(p)&s.exponent + s.one) | (binary.LittleEndian.Uint64(p[8:])&s.exponent + s.one) |
-				(binary.LittleEndian.Uint64(p[16:])&s.exponent + s.one) | (binary.LittleEndian.Uint64(p[24:])&s.exponent + s.one)
+			found |= (binary.LittleEndian.Uint64(p)&s.exponent + s.one) |
+				(binary.LittleEndian.Uint64(p[8:])&s.exponent + s.one) |
+				(binary.LittleEndian.Uint64(p[16:])&s.exponent + s.one) |
+				(binary.LittleEndian.Uint64(p[24:])&s.exponent + s.one)
 		}
 		for ; len(p) >= 8; p = p[8:] {
 			found |= binary.LittleEndian.Uint64(p)&s.exponent + s.one
@@ -63,8 +67,8 @@ func (s special) find(p []byte) (found uint64) {
 	return found & high
 }
 
-// Numbers finds the tensors of a file that hold NaN or infinities. The file's bytes are written to it, in their order, by whoever reads them
-// anyway. It never fails a write.
+// Numbers finds the tensors of a file that hold NaN or infinities. The file's bytes are written to
+// it, in their order, by whoever reads them anyway. It never fails a write.
 type Numbers struct {
 	tensors []Tensor // in the order of their bytes
 	offset  int64    // of the next byte, in the file
@@ -155,7 +159,8 @@ func (n *Numbers) finish(t *Tensor) {
 	n.note(t, s, n.word[:], t.Size-int64(n.begun))
 }
 
-// note notes the first element of p that is no number, if there is one; position is that of p in the tensor, in bytes.
+// note notes the first element of p that is no number, if there is one; position is that of p
+// in the tensor, in bytes.
 func (n *Numbers) note(t *Tensor, s special, p []byte, position int64) {
 	for at := 0; at < len(p); at += s.width {
 		var word [8]byte
@@ -165,7 +170,8 @@ func (n *Numbers) note(t *Tensor, s special, p []byte, position int64) {
 		}
 		value := binary.LittleEndian.Uint64(word[:])
 		n.found = append(n.found, NotFinite{
-			Tensor: t.Name, Element: (position + int64(at)) / elementBytes(t.Dtype), Infinite: s.mantissa != 0 && value&s.mantissa == 0,
+			Tensor: t.Name, Element: (position + int64(at)) / elementBytes(t.Dtype),
+			Infinite: s.mantissa != 0 && value&s.mantissa == 0,
 		})
 		n.marked = true
 		return

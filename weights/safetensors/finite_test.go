@@ -44,7 +44,8 @@ func notFinite(d safetensors.Dtype, bits uint64) bool {
 }
 
 var widths = map[safetensors.Dtype]int{
-	"F64": 8, "F32": 4, "C64": 4, "BF16": 2, "F16": 2, "F8_E5M2": 1, "F8_E4M3": 1, "F8_E8M0": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1,
+	"F64": 8, "F32": 4, "C64": 4, "BF16": 2, "F16": 2, "F8_E5M2": 1, "F8_E4M3": 1, "F8_E8M0": 1,
+	"F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1,
 	"I8": 1, "U8": 1, "I32": 4, "I64": 8, "BOOL": 1, "U16": 2,
 }
 
@@ -77,7 +78,8 @@ func search(t *testing.T, random *rand.Rand, tensors ...safetensors.Data) []safe
 	return numbers.List()
 }
 
-// TestNumbersOfEveryPattern: each pattern of 8 and 16 bits, and those at the edges of wider types, is judged as its type defines it, in a tensor of its own.
+// TestNumbersOfEveryPattern: each pattern of 8 and 16 bits, and those at the edges of wider types,
+// is judged as its type defines it, in a tensor of its own.
 func TestNumbersOfEveryPattern(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for d, width := range widths {
@@ -98,7 +100,8 @@ func TestNumbersOfEveryPattern(t *testing.T) {
 				}
 				patterns = append(patterns, bits)
 			}
-			patterns = append(patterns, math.Float64bits(math.Inf(1))>>(64-8*width), 0x7f800000, 0xff800000, 0x7f7fffff, 0x7fc00000)
+			patterns = append(patterns, math.Float64bits(math.Inf(1))>>(64-8*width), 0x7f800000,
+				0xff800000, 0x7f7fffff, 0x7fc00000)
 		}
 		for some := range slices.Chunk(patterns, 512) { // tensors of a file
 			var tensors []safetensors.Data
@@ -115,7 +118,8 @@ func TestNumbersOfEveryPattern(t *testing.T) {
 				if notFinite(d, bits) {
 					want[name] = int64(at)
 				}
-				tensors = append(tensors, safetensors.Data{Name: name, Dtype: d, Shape: []int64{int64(elements)}, Bytes: data})
+				tensors = append(tensors, safetensors.Data{Name: name, Dtype: d,
+					Shape: []int64{int64(elements)}, Bytes: data})
 			}
 			wantFound(t, search(t, random, tensors...), want)
 		}
@@ -135,7 +139,8 @@ func wantFound(t *testing.T, found []safetensors.NotFinite, want map[string]int6
 	}
 }
 
-// TestNumbersNamesTensors: each tensor that holds one is named once, with its first element, however the file is cut into pieces.
+// TestNumbersNamesTensors: each tensor that holds one is named once, with its first element,
+// however the file is cut into pieces.
 func TestNumbersNamesTensors(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 2))

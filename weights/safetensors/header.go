@@ -1,10 +1,11 @@
 // Package safetensors reads and writes safetensors files and checkpoints of several of them.
 //
-// What comes from outside is verified in its structure: a file that passes Validate has a header that tells the truth about
-// the bytes that follow it. Numbers finds NaN and infinities while somebody reads these bytes.
+// What comes from outside is verified in its structure: a file that passes Validate has a header
+// that tells the truth about the bytes that follow it. Numbers finds NaN and infinities while
+// somebody reads these bytes.
 //
-// Files are read through io.ReaderAt in pieces and never mapped: a mapped file that somebody shortens kills the process, and its pages count as the
-// process's memory.
+// Files are read through io.ReaderAt in pieces and never mapped: a mapped file that somebody
+// shortens kills the process, and its pages count as the process's memory.
 package safetensors
 
 import (
@@ -20,7 +21,8 @@ import (
 )
 
 const (
-	// DefaultMaxHeader is the limit of the format's reference implementation for a header, in bytes.
+	// DefaultMaxHeader is the limit of the format's reference
+	// implementation for a header, in bytes.
 	DefaultMaxHeader = 100 << 20
 	maxTensors       = 1 << 20
 	maxDimensions    = 32
@@ -79,9 +81,10 @@ func (h *Header) Tensor(name string) (Tensor, bool) {
 	return Tensor{}, false
 }
 
-// Validate verifies the structure of a safetensors file of size bytes, which may come from anywhere: a header of at most maxHeader
-// bytes (0: DefaultMaxHeader), known types, and tensors that together cover the rest of the file without hole or
-// overlap. It reads the header only. Errors are storage.ErrCorrupt, but for those of r.
+// Validate verifies the structure of a safetensors file of size bytes, which may come from
+// anywhere: a header of at most maxHeader bytes (0: DefaultMaxHeader), known types, and tensors
+// that together cover the rest of the file without hole or overlap. It reads the header only.
+// Errors are storage.ErrCorrupt, but for those of r.
 func Validate(r io.ReaderAt, size, maxHeader int64) (*Header, error) {
 	h, err := validate(r, size, maxHeader)
 	if err != nil {
@@ -131,7 +134,8 @@ func readHeader(r io.ReaderAt, size, maxHeader int64) ([]byte, error) {
 	return text, nil
 }
 
-// place checks that the tensors cover the file from start to size, and turns their offsets into offsets in the file.
+// place checks that the tensors cover the file from start to size, and turns their offsets
+// into offsets in the file.
 func (h *Header) place(start, size int64) error {
 	slices.SortFunc(h.Tensors, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Size, b.Size), cmp.Compare(a.Name, b.Name))
@@ -140,7 +144,8 @@ func (h *Header) place(start, size int64) error {
 	for i := range h.Tensors {
 		t := &h.Tensors[i]
 		if t.Offset != end {
-			return corrupt("tensor %.80q begins at byte %d of the data, but the one before ends at %d", t.Name, t.Offset, end)
+			return corrupt("tensor %.80q begins at byte %d of the data, but the one before ends at %d", t.Name,
+				t.Offset, end)
 		}
 		if t.Size > size-start-end {
 			return corrupt("tensor %.80q ends at byte %d of %d bytes of data", t.Name, end+t.Size, size-start)
@@ -174,7 +179,8 @@ func (t *Tensor) checkSize() error {
 		elements *= length
 	}
 	if elements*width%8 != 0 || elements*width/8 != t.Size {
-		return fmt.Errorf("shape %v of %s has %d bits, but the file holds %d bytes", t.Shape, t.Dtype, elements*width, t.Size)
+		return fmt.Errorf("shape %v of %s has %d bits, but the file holds %d bytes", t.Shape,
+			t.Dtype, elements*width, t.Size)
 	}
 	return nil
 }

@@ -12,9 +12,10 @@ import (
 
 const metadataKey = "__metadata__"
 
-// parseHeader reads {"name": {"dtype": …, "shape": […], "data_offsets": [begin, end]}, …, "__metadata__": {"key": "value"}}, with
-// tensors' offsets still counted from the end of the header. Where JSON parsers differ (keys that appear twice, other letters
-// in a key, values in place of arrays), the header is refused: another reader might see another file.
+// parseHeader reads {"name": {"dtype": …, "shape": […], "data_offsets": [begin, end]}, …,
+// "__metadata__": {"key": "value"}}, with tensors' offsets still counted from the end of the
+// header. Where JSON parsers differ (keys that appear twice, other letters in a key, values in
+// place of arrays), the header is refused: another reader might see another file.
 func parseHeader(text []byte) (*Header, error) {
 	if len(text) == 0 || text[0] != '{' {
 		return nil, errors.New("it does not begin with {")

@@ -28,7 +28,8 @@ for path in sys.argv[1:]:
 print(json.dumps(out))
 `
 
-// TestReferenceReads: the format's own implementation reads what this package writes, of every type, and refuses what this package refuses.
+// TestReferenceReads: the format's own implementation reads what this package writes, of every
+// type, and refuses what this package refuses.
 func TestReferenceReads(t *testing.T) {
 	python := os.Getenv("RONDO_PYTHON")
 	if python == "" {
@@ -41,14 +42,17 @@ func TestReferenceReads(t *testing.T) {
 		t.Skipf("%s has no safetensors (pip install safetensors, or set RONDO_PYTHON): %v", python, err)
 	}
 	widths := map[safetensors.Dtype]int{ // bytes of 8 elements
-		"BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "U16": 16, "I16": 16, "F16": 16, "BF16": 16,
-		"U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64, "F64": 64, "C64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
+		"BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "U16": 16,
+		"I16": 16, "F16": 16, "BF16": 16,
+		"U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64, "F64": 64, "C64": 64, "F4": 4,
+		"F6_E2M3": 6, "F6_E3M2": 6,
 	}
 	var tensors []safetensors.Data
 	want := map[string]string{}
 	for dtype, size := range widths {
 		data := bytes.Repeat([]byte{1}, size)
-		tensors = append(tensors, safetensors.Data{Name: "t." + string(dtype), Dtype: dtype, Shape: []int64{2, 4}, Bytes: data})
+		tensors = append(tensors, safetensors.Data{Name: "t." + string(dtype), Dtype: dtype,
+			Shape: []int64{2, 4}, Bytes: data})
 		want["t."+string(dtype)] = hex.EncodeToString(data)
 	}
 	var written bytes.Buffer

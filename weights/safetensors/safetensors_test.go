@@ -60,7 +60,8 @@ func TestWriteAndRead(t *testing.T) {
 			if !ok || err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("%s: %v, %v; want %v", name, got, err, want)
 			}
-			if width := map[safetensors.Dtype]int64{safetensors.F32: 4, safetensors.BF16: 2}[tensor.Dtype]; tensor.Offset%width != 0 {
+			if width := map[safetensors.Dtype]int64{safetensors.F32: 4,
+				safetensors.BF16: 2}[tensor.Dtype]; tensor.Offset%width != 0 {
 				t.Errorf("%s at byte %d is not aligned", name, tensor.Offset)
 			}
 		})
@@ -84,7 +85,8 @@ func TestWriteRefuses(t *testing.T) {
 		"reserved":             {safetensors.NewF32("__metadata__", []int64{1}, []float32{1})},
 	} {
 		t.Run(want, func(t *testing.T) {
-			if err := safetensors.Write(&bytes.Buffer{}, tensors, nil); err == nil || !strings.Contains(err.Error(), want) {
+			if err := safetensors.Write(&bytes.Buffer{}, tensors, nil); err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want %q", err, want)
 			}
 		})
@@ -128,9 +130,12 @@ func TestHostileFiles(t *testing.T) {
 		{"empty file", nil, "a file of 0 bytes"},
 		{"only a length", make([]byte, 8), "a file of 8 bytes"},
 		{"header of no bytes", file("", 4), "does not begin with {"},
-		{"header longer than the file", append(binary.LittleEndian.AppendUint64(nil, 100), "{}"...), "a header of 100 bytes in a file of 10"},
-		{"header length of all ones", append(binary.LittleEndian.AppendUint64(nil, math.MaxUint64), "{}"...), "a header of 18446744073709551615 bytes"},
-		{"header length beyond int64", append(binary.LittleEndian.AppendUint64(nil, 1<<63), "{}"...), "a header of 9223372036854775808 bytes"},
+		{"header longer than the file", append(binary.LittleEndian.AppendUint64(nil, 100), "{}"...),
+			"a header of 100 bytes in a file of 10"},
+		{"header length of all ones", append(binary.LittleEndian.AppendUint64(nil, math.MaxUint64), "{}"...),
+			"a header of 18446744073709551615 bytes"},
+		{"header length beyond int64", append(binary.LittleEndian.AppendUint64(nil, 1<<63), "{}"...),
+			"a header of 9223372036854775808 bytes"},
 		{"space before", file(" {}", 0), "does not begin with {"},
 		{"array", file("[]", 0), "does not begin with {"},
 		{"cut off", file(`{"a":{"dtype":"F32"`, 0), "ends too early"},
@@ -152,7 +157,8 @@ func TestHostileFiles(t *testing.T) {
 		{"null as a number", file(tensor("F32", "[null]", "[0,0]"), 0), "is not a size"},
 		{"beyond int64", file(tensor("F32", "[9223372036854775808]", "[0,4]"), 4), "is not a size"},
 		{"null shape", file(tensor("F32", "null", "[0,4]"), 4), "not an array"},
-		{"33 dimensions", file(tensor("U8", "["+strings.Repeat("1,", 32)+"1]", "[0,1]"), 1), "not an array of at most 32"},
+		{"33 dimensions", file(tensor("U8", "["+strings.Repeat("1,", 32)+"1]", "[0,1]"), 1),
+			"not an array of at most 32"},
 		{"three offsets", file(tensor("F32", "[1]", "[0,4,8]"), 8), "at most 2 numbers"},
 		{"one offset", file(tensor("F32", "[1]", "[4]"), 4), "not a range"},
 		{"offsets reversed", file(tensor("F32", "[1]", "[4,0]"), 4), "not a range"},
@@ -164,9 +170,14 @@ func TestHostileFiles(t *testing.T) {
 		{"hole between", file(two("[0,4]", "[5,9]"), 9), "begins at byte 5"},
 		{"overlap", file(two("[0,4]", "[3,7]"), 7), "begins at byte 3"},
 		{"the same bytes twice", file(two("[0,4]", "[0,4]"), 4), "begins at byte 0"},
-		{"same name twice", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2), `the key "a" appears twice`},
-		{"same name written differently", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\u0061":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2), `the key "a" appears twice`},
-		{"shape twice", file(`{"a":{"dtype":"U8","shape":[9],"shape":[1],"data_offsets":[0,1]}}`, 1), `the key "shape" appears twice`},
+		{"same name twice",
+			file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`,
+				2), `the key "a" appears twice`},
+		{"same name written differently",
+			file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"\u0061":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`,
+				2), `the key "a" appears twice`},
+		{"shape twice", file(`{"a":{"dtype":"U8","shape":[9],"shape":[1],"data_offsets":[0,1]}}`, 1),
+			`the key "shape" appears twice`},
 		{"metadata twice", file(`{"__metadata__":{},"__metadata__":{}}`, 0), "appears twice"},
 		{"metadata of numbers", file(`{"__metadata__":{"a":1}}`, 0), "is not a text"},
 		{"metadata null", file(`{"__metadata__":{"a":null}}`, 0), "is not a text"},
@@ -189,7 +200,8 @@ func TestHostileFiles(t *testing.T) {
 
 func TestHeaderLimit(t *testing.T) {
 	data := file(`{"__metadata__":{"a":"`+strings.Repeat("x", 1000)+`"}}`, 0)
-	if _, err := safetensors.Validate(bytes.NewReader(data), int64(len(data)), 500); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "limit 500") {
+	if _, err := safetensors.Validate(bytes.NewReader(data), int64(len(data)),
+		500); !errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "limit 500") {
 		t.Errorf("header above the limit: %v", err)
 	}
 	if _, err := safetensors.Validate(bytes.NewReader(data), int64(len(data)), 2000); err != nil {
@@ -199,7 +211,8 @@ func TestHeaderLimit(t *testing.T) {
 
 func TestTruncatedFiles(t *testing.T) {
 	var whole bytes.Buffer
-	tensors := []safetensors.Data{safetensors.NewF32("a", []int64{4}, make([]float32, 4)), safetensors.NewF32("b", []int64{2}, make([]float32, 2))}
+	tensors := []safetensors.Data{safetensors.NewF32("a", []int64{4}, make([]float32, 4)),
+		safetensors.NewF32("b", []int64{2}, make([]float32, 2))}
 	if err := safetensors.Write(&whole, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +247,8 @@ func FuzzValidate(f *testing.F) {
 				t.Fatalf("a tensor of a valid file: %v", err)
 			}
 			total += len(content)
-			tensors = append(tensors, safetensors.Data{Name: tensor.Name, Dtype: tensor.Dtype, Shape: tensor.Shape, Bytes: content})
+			tensors = append(tensors, safetensors.Data{Name: tensor.Name, Dtype: tensor.Dtype,
+				Shape: tensor.Shape, Bytes: content})
 		}
 		if total > len(data)-8 {
 			t.Fatalf("tensors of %d bytes in a file of %d", total, len(data))

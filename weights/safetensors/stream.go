@@ -16,7 +16,8 @@ type Streamed struct {
 	WriteTo func(w io.Writer) error // as many bytes as type and shape make
 }
 
-// WriteStreamed is Write of tensors that are never in memory as a whole. WriteTo is called in the order of the file.
+// WriteStreamed is Write of tensors that are never in memory as a whole. WriteTo is called
+// in the order of the file.
 func WriteStreamed(w io.Writer, tensors []Streamed, metadata map[string]string) error {
 	if err := writeStreamed(w, tensors, metadata); err != nil {
 		return fmt.Errorf("write safetensors: %w", err)

@@ -58,8 +58,9 @@ func (t *Tensor) ReadF32(r io.ReaderAt) ([]float32, error) {
 	return values, nil
 }
 
-// Write writes a safetensors file: the largest element types first, then by name, so that every tensor is aligned to its elements.
-// The same tensors and metadata give the same bytes, in whatever order they come.
+// Write writes a safetensors file: the largest element types first, then by name, so that every
+// tensor is aligned to its elements. The same tensors and metadata give the same bytes, in
+// whatever order they come.
 func Write(w io.Writer, tensors []Data, metadata map[string]string) error {
 	if err := write(w, tensors, metadata); err != nil {
 		return fmt.Errorf("write safetensors: %w", err)
@@ -94,7 +95,8 @@ func write(w io.Writer, tensors []Data, metadata map[string]string) error {
 	return nil
 }
 
-// encodeHeader gives length and header, padded with spaces so that the data begins at a multiple of 8.
+// encodeHeader gives length and header, padded with spaces so that the data
+// begins at a multiple of 8.
 func encodeHeader(tensors []Tensor, metadata map[string]string) ([]byte, error) {
 	type entry struct {
 		Dtype   Dtype    `json:"dtype"`
@@ -110,10 +112,12 @@ func encodeHeader(tensors []Tensor, metadata map[string]string) ([]byte, error) 
 		if err := t.checkSize(); err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
-		if _, taken := entries[t.Name]; taken || t.Name == metadataKey || !utf8.ValidString(t.Name) || len(t.Name) > maxName {
+		if _, taken := entries[t.Name]; taken || t.Name == metadataKey ||
+			!utf8.ValidString(t.Name) || len(t.Name) > maxName {
 			return nil, fmt.Errorf("tensor %q: the name is taken, reserved, too long or not UTF-8", t.Name)
 		}
-		entries[t.Name] = entry{Dtype: t.Dtype, Shape: append([]int64{}, t.Shape...), Offsets: [2]int64{end, end + t.Size}}
+		entries[t.Name] = entry{Dtype: t.Dtype, Shape: append([]int64{}, t.Shape...),
+			Offsets: [2]int64{end, end + t.Size}}
 		end += t.Size
 	}
 	text, err := json.Marshal(entries)

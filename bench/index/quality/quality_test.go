@@ -11,8 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/storage/dir"
 )
 
-// TestVectorsHelp holds the built-in table to what it is for: with it answers are found that words alone do not find. A table with
-// rows in the wrong places, or of other words, does not come near.
+// TestVectorsHelp holds the built-in table to what it is for: with it answers are found that words
+// alone do not find. A table with rows in the wrong places, or of other words, does not come near.
 func TestVectorsHelp(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -52,9 +52,11 @@ func TestVectorsHelp(t *testing.T) {
 				return s
 			}
 			byWords, byVectors, byBoth := score(index.ByWords), score(index.ByVectors), score(index.ByBoth)
-			t.Logf("of %d functions: by words %+v, by vectors %+v, by both %+v", len(set.Functions), byWords, byVectors, byBoth)
+			t.Logf("of %d functions: by words %+v, by vectors %+v, by both %+v", len(set.Functions),
+				byWords, byVectors, byBoth)
 			if byBoth.Recall10 < c.least*byWords.Recall10 {
-				t.Errorf("by both %.3f are found, by words alone %.3f: want %.2f times as many", byBoth.Recall10, byWords.Recall10, c.least)
+				t.Errorf("by both %.3f are found, by words alone %.3f: want %.2f times as many", byBoth.Recall10,
+					byWords.Recall10, c.least)
 			}
 			if byVectors.Recall10 < byWords.Recall10*0.8 {
 				t.Errorf("by vectors alone %.3f are found, by words %.3f", byVectors.Recall10, byWords.Recall10)
@@ -86,7 +88,8 @@ func TestNew(t *testing.T) {
 		return functions.Function{Path: "a.go", Symbol: name, Name: name, Sentence: sentence}
 	}
 	list := []functions.Function{
-		f("A", "A opens the file."), f("B", "B closes the file."), f("C", "C closes the files."), f("D", "D runs."), f("E", "Deprecated: use another one."),
+		f("A", "A opens the file."), f("B", "B closes the file."), f("C", "C closes the files."), f("D", "D runs."),
+		f("E", "Deprecated: use another one."),
 	}
 	set := New(list, 10)
 	if len(set.Questions) != 1 || set.Questions[0] != (Question{"opens the file.", 0}) {

@@ -1,5 +1,5 @@
-// Package quality measures how well an index finds functions by what is said of them: by the first sentence of their documentation,
-// without their name. What is searched has no documentation in it.
+// Package quality measures how well an index finds functions by what is said of them: by the first
+// sentence of their documentation, without their name. What is searched has no documentation in it.
 package quality
 
 import (
@@ -32,8 +32,9 @@ type Question struct {
 // leastWords of a question: fewer say nothing.
 const leastWords = 3
 
-// New asks up to a count of questions about functions. They are drawn by a hash, so the same functions give the same questions, and a
-// question that is another function's, too, is not asked: platforms have functions that say the same.
+// New asks up to a count of questions about functions. They are drawn by a hash, so the same
+// functions give the same questions, and a question that is another function's, too, is not asked:
+// platforms have functions that say the same.
 func New(list []functions.Function, count int) *Set {
 	type candidate struct {
 		Question
@@ -51,7 +52,8 @@ func New(list []functions.Function, count int) *Set {
 	for i := range list {
 		if f := &list[i]; said[keys[i]] == 1 && !strings.HasPrefix(f.Sentence, "Deprecated") {
 			candidates = append(candidates, candidate{
-				Question{Text: f.Question(), Answer: i}, sha256.Sum256([]byte(f.Path + "\x00" + f.Symbol + "\x00" + keys[i])),
+				Question{Text: f.Question(), Answer: i},
+				sha256.Sum256([]byte(f.Path + "\x00" + f.Symbol + "\x00" + keys[i])),
 			})
 		}
 	}
@@ -65,7 +67,8 @@ func New(list []functions.Function, count int) *Set {
 	return s
 }
 
-// Go gives the functions of Go's standard library without its commands, whose place the go command says.
+// Go gives the functions of Go's standard library without its commands, whose
+// place the go command says.
 func Go(ctx context.Context) ([]functions.Function, error) {
 	root, err := GoRoot(ctx)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"unicode"
 )
 
-// Textbook is BM25 as papers on code search have it for a rival: over the parts of identifiers alone, without stems, whole identifiers or
-// the words of paths, of which the index's own BM25 knows. The index has no part in it.
+// Textbook is BM25 as papers on code search have it for a rival: over the parts of identifiers
+// alone, without stems, whole identifiers or the words of paths, of which the index's own BM25
+// knows. The index has no part in it.
 type Textbook struct {
 	postings map[string][]posting
 	lengths  []float64
@@ -52,7 +53,8 @@ func (b *Textbook) Rank(_ context.Context, question string) ([]int, error) {
 		df, n := float64(len(list)), float64(len(b.lengths))
 		idf := math.Log(1 + (n-df+0.5)/(df+0.5))
 		for _, p := range list {
-			scores[p.function] += idf * p.count * (textbookK1 + 1) / (p.count + textbookK1*(1-textbookB+textbookB*b.lengths[p.function]/b.average))
+			scores[p.function] += idf * p.count * (textbookK1 + 1) / (p.count +
+				textbookK1*(1-textbookB+textbookB*b.lengths[p.function]/b.average))
 		}
 	}
 	found := make([]int, 0, len(scores))
@@ -63,9 +65,13 @@ func (b *Textbook) Rank(_ context.Context, question string) ([]int, error) {
 	return found[:min(len(found), Depth)], nil
 }
 
-// plainWords cuts a text into words of letters and digits, and these where a capital follows a small letter; in lower case.
+// plainWords cuts a text into words of letters and digits, and these where a capital follows a
+// small letter; in lower case.
 func plainWords(text string) (list []string) {
-	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool {
+		return !unicode.IsLetter(r) &&
+			!unicode.IsDigit(r)
+	}) {
 		start, small := 0, false
 		for i, r := range word {
 			if unicode.IsUpper(r) && small {

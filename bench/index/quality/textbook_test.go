@@ -8,12 +8,14 @@ import (
 )
 
 func TestTextbook(t *testing.T) {
-	if got, want := plainWords("HTTPServer.readAll(x_1, naïveÉtat) "), []string{"httpserver", "read", "all", "x", "1", "naïve", "état"}; !slices.Equal(got, want) {
+	if got, want := plainWords("HTTPServer.readAll(x_1, naïveÉtat) "),
+		[]string{"httpserver", "read", "all", "x", "1", "naïve", "état"}; !slices.Equal(got, want) {
 		t.Errorf("words %q, want %q", got, want)
 	}
 	f := func(text string) functions.Function { return functions.Function{Text: text} }
 	set := &Set{Functions: []functions.Function{
-		f("open file"), f("file file file file file file file file"), f("close fileHandle now and then and then and then"), f("nothing"), f("open file now"),
+		f("open file"), f("file file file file file file file file"),
+		f("close fileHandle now and then and then and then"), f("nothing"), f("open file now"),
 	}}
 	b := set.Textbook()
 	for question, want := range map[string][]int{

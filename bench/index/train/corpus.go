@@ -40,7 +40,8 @@ func readList(list []byte) ([]origin, error) {
 		}
 		fields := strings.Fields(line)
 		if len(fields) != 3 || fields[0] != "go" && fields[0] != "python" {
-			return nil, fmt.Errorf("line %d: %q: want `go MODULE@VERSION LICENCE` or `python PACKAGE@VERSION LICENCE`", i+1, line)
+			return nil, fmt.Errorf("line %d: %q: want `go MODULE@VERSION LICENCE` or `python PACKAGE@VERSION LICENCE`",
+				i+1, line)
 		}
 		name, version, _ := strings.Cut(fields[1], "@")
 		origins = append(origins, origin{fields[0], name, version, fields[2]})
@@ -94,8 +95,9 @@ const (
 	mostText      = 4 << 10 // bytes: some more than a chunk
 )
 
-// file takes what is said of functions, the names of those of which nothing is said, and comments with the code below. A file that holds
-// one of the functions that quality is measured with may be a copy, and gives nothing.
+// file takes what is said of functions, the names of those of which nothing is said, and comments
+// with the code below. A file that holds one of the functions that quality is measured with may be
+// a copy, and gives nothing.
 func (c *collector) file(o origin, name string, content []byte) {
 	list := functions.Of(name, content)
 	withheld := false
@@ -148,7 +150,8 @@ const (
 )
 
 // measured gives the digests of what quality is measured with.
-func measured(ctx context.Context, sources ...func(context.Context) ([]functions.Function, error)) (map[[sha256.Size]byte]mark, error) {
+func measured(ctx context.Context, sources ...func(context.Context) ([]functions.Function,
+	error)) (map[[sha256.Size]byte]mark, error) {
 	marks := map[[sha256.Size]byte]mark{}
 	for _, source := range sources {
 		list, err := source(ctx)
@@ -162,7 +165,8 @@ func measured(ctx context.Context, sources ...func(context.Context) ([]functions
 	return marks, nil
 }
 
-// find gives the folder of each origin: of modules as the go command has or fetches them, of packages below the given folders.
+// find gives the folder of each origin: of modules as the go command has or fetches them, of
+// packages below the given folders.
 func find(ctx context.Context, origins []origin, python []string) ([]string, error) {
 	var modules []string
 	for _, o := range origins {

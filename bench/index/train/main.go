@@ -1,10 +1,12 @@
-// Command train makes the table of the built-in embedder: it learns from functions and what is said of them, from the names of those of which
-// nothing is said, and from comments and the code below them, in the modules and packages of a list.
+// Command train makes the table of the built-in embedder: it learns from functions and what is said
+// of them, from the names of those of which nothing is said, and from comments and the code below
+// them, in the modules and packages of a list.
 //
 //	go run ./bench/index/train -out index/embed/static.table
 //
-// The same sources give the same table, bit for bit, on any machine of one architecture: sums are in a fixed order, and the only
-// functions whose last bits differ between platforms (log, normally distributed numbers) set up what is learnt. Modules that are missing are fetched by the go
+// The same sources give the same table, bit for bit, on any machine of one architecture: sums are
+// in a fixed order, and the only functions whose last bits differ between platforms (log, normally
+// distributed numbers) set up what is learnt. Modules that are missing are fetched by the go
 // command; Python packages must be installed in the versions of the list.
 package main
 
@@ -27,7 +29,8 @@ import (
 //go:embed corpus.txt
 var corpusList []byte
 
-// Some twelve settings were tried, and scored on what quality measures: figures of this table are a little better than on code that nobody has looked at.
+// Some twelve settings were tried, and scored on what quality measures: figures of this table are a
+// little better than on code that nobody has looked at.
 const (
 	seed       = 1
 	dimensions = 192
@@ -55,7 +58,8 @@ func run(ctx context.Context, out string, python []string) error {
 		return fmt.Errorf("read the sources: %w", err)
 	}
 	corpus.Seed = seed
-	log.Printf("%d examples of %d sources, %v; %d functions withheld", len(examples), corpus.Sources, corpus.Examples, corpus.Withheld)
+	log.Printf("%d examples of %d sources, %v; %d functions withheld", len(examples), corpus.Sources,
+		corpus.Examples, corpus.Withheld)
 	pairs := make([]pair, len(examples))
 	for i := range examples {
 		pairs[i] = pair{table.Bag(examples[i].question), table.Bag(examples[i].text), examples[i].group}
@@ -90,7 +94,8 @@ func learn(pairs []pair, v *vocabulary) *model {
 			done := float32(epoch*steps+step) / float32(epochs*steps)
 			loss += m.step(q, t, heat, firstRate*(1-0.9*done))
 		}
-		log.Printf("epoch %d of %d: loss %.3f in %s", epoch+1, epochs, loss/float64(max(1, steps)), time.Since(began).Round(time.Second))
+		log.Printf("epoch %d of %d: loss %.3f in %s", epoch+1, epochs, loss/float64(max(1, steps)),
+			time.Since(began).Round(time.Second))
 	}
 	return m
 }

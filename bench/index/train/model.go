@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// model learns a row for each word, so that the sum of a question's rows points where that of its text does, and not where those of the
-// other texts of the batch do (InfoNCE, both ways).
+// model learns a row for each word, so that the sum of a question's rows points where that of its
+// text does, and not where those of the other texts of the batch do (InfoNCE, both ways).
 type model struct {
 	dimensions int
 	rows       []float32
@@ -23,7 +23,8 @@ const (
 )
 
 func newModel(rows, dimensions int, random *rand.Rand) *model {
-	m := &model{dimensions: dimensions, rows: make([]float32, rows*dimensions), squares: make([]float32, rows), at: make([]int32, rows)}
+	m := &model{dimensions: dimensions, rows: make([]float32, rows*dimensions), squares: make([]float32, rows),
+		at: make([]int32, rows)}
 	for i := range m.rows {
 		m.rows[i] = float32(random.NormFloat64() / math.Sqrt(float64(dimensions)))
 	}
@@ -43,7 +44,8 @@ type side struct {
 
 func (m *model) forward(bags []bag) *side {
 	d := m.dimensions
-	s := &side{bags: bags, vectors: make([]float32, len(bags)*d), lengths: make([]float32, len(bags)), grads: make([]float32, len(bags)*d)}
+	s := &side{bags: bags, vectors: make([]float32, len(bags)*d), lengths: make([]float32, len(bags)),
+		grads: make([]float32, len(bags)*d)}
 	parallel(len(bags), func(i int) {
 		v := s.vectors[i*d:][:d]
 		for j, row := range bags[i].rows {
@@ -68,7 +70,8 @@ func (m *model) step(questions, texts []bag, temperature, rate float32) float64 
 			logits[i*n+j] = float32(temperature * dot(q.vectors[i*d:][:d], t.vectors[j*d:][:d]))
 		}
 	})
-	// p[i][j] is the derivative of the loss by the logit: the mean of softmax over the row and over the column, less the truth.
+	// p[i][j] is the derivative of the loss by the logit: the mean of softmax over the row and over
+	// the column, less the truth.
 	rowMax, rowSum, colMax, colSum := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
 	parallel(n, func(i int) {
 		rowMax[i], colMax[i] = logits[i*n], logits[i]
@@ -116,7 +119,8 @@ func (s *side) throughLength(i, d int) {
 	}
 }
 
-// learn adds up the gradient of each row, each worker for dimensions of its own, and moves the rows against it.
+// learn adds up the gradient of each row, each worker for dimensions of its own, and
+// moves the rows against it.
 func (m *model) learn(sides []*side, rate float32) {
 	d := m.dimensions
 	m.touched = m.touched[:0]
@@ -193,7 +197,8 @@ func axpy(a float32, x, y []float32) {
 	}
 }
 
-// exp for x up to 0: by powers of 2 and a polynomial, as math.Exp differs between platforms in its last bits.
+// exp for x up to 0: by powers of 2 and a polynomial, as math.Exp differs between
+// platforms in its last bits.
 func exp(x float32) float32 {
 	if x < -80 {
 		return 0
@@ -201,6 +206,7 @@ func exp(x float32) float32 {
 	t := float32(x * (1 / math.Ln2))
 	whole := float32(math.Floor(float64(t)))
 	f := float32((t - whole) * math.Ln2)
-	r := 1 + float32(f*(1+float32(f*(1.0/2+float32(f*(1.0/6+float32(f*(1.0/24+float32(f*(1.0/120+float32(f*(1.0/720))))))))))))
+	r := 1 + float32(f*(1+float32(f*(1.0/2+float32(f*(1.0/6+
+		float32(f*(1.0/24+float32(f*(1.0/120+float32(f*(1.0/720))))))))))))
 	return float32(math.Ldexp(float64(r), int(whole)))
 }

@@ -11,8 +11,8 @@ const (
 	mostLines   = 16
 )
 
-// remarks finds comments of whole lines within functions: those that are indented, and the lines below them up to a blank one, the next
-// comment, or the end of the block.
+// remarks finds comments of whole lines within functions: those that are indented, and the lines
+// below them up to a blank one, the next comment, or the end of the block.
 func remarks(content string) []remark {
 	var list []remark
 	lines := strings.Split(content, "\n")
@@ -37,7 +37,8 @@ func remarks(content string) []remark {
 			}
 			code = append(code, lines[j])
 		}
-		if sentence, _, _ := strings.Cut(text, ". "); len(strings.Fields(sentence)) >= leastRemark && len(code) >= leastLines {
+		if sentence, _, _ := strings.Cut(text, ". "); len(strings.Fields(sentence)) >= leastRemark &&
+			len(code) >= leastLines {
 			list = append(list, remark{sentence, strings.Join(code, "\n")})
 		}
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/rondo-rl/rondo/index/embed/table"
 )
 
-// TestNothingIsLearntThatIsMeasured collects from the standard library itself, as if a source were a copy of it.
+// TestNothingIsLearntThatIsMeasured collects from the standard library itself, as if a
+// source were a copy of it.
 func TestNothingIsLearntThatIsMeasured(t *testing.T) {
 	known, err := measured(t.Context(), quality.Go)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
@@ -39,7 +40,8 @@ func TestNothingIsLearntThatIsMeasured(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.file(origin{language: "go"}, name, content)
-		copied := bytes.ReplaceAll(content, []byte("\t"), []byte("  ")) // formatted anew, and with the receivers renamed
+		// formatted anew, and with the receivers renamed
+		copied := bytes.ReplaceAll(content, []byte("\t"), []byte("  "))
 		c.file(origin{language: "go"}, "forked/"+name, bytes.ReplaceAll(copied, []byte("(s *"), []byte("(self *")))
 	}
 	if len(c.examples) != 0 || corpus.Withheld < 100 {
@@ -123,13 +125,15 @@ func TestReadListRefuses(t *testing.T) {
 func TestRemarks(t *testing.T) {
 	got := remarks("// not indented\nfunc f() {\n\t// Open the file again. It may be gone.\n\t// Then read all of it.\n\tf, err := open()\n\tread(f)\n\n\tother()\n" +
 		"\t// too short\n\ta()\n\tb()\n\t// one line of code below it\n\tc()\n}\n    # close every file of them\n    for f in files:\n        f.close()\nend()")
-	want := []remark{{"Open the file again", "\tf, err := open()\n\tread(f)"}, {"close every file of them", "    for f in files:\n        f.close()"}}
+	want := []remark{{"Open the file again", "\tf, err := open()\n\tread(f)"},
+		{"close every file of them", "    for f in files:\n        f.close()"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("remarks %q", got)
 	}
 }
 
-// TestLearn learns a made-up language: a question's word goes with the text's word of the same number.
+// TestLearn learns a made-up language: a question's word goes with the text's
+// word of the same number.
 func TestLearn(t *testing.T) {
 	var pairs []pair
 	bagOf := func(list ...string) (out []table.Weighted) {
@@ -139,7 +143,8 @@ func TestLearn(t *testing.T) {
 		return out
 	}
 	for i := range 5 * batchSize {
-		pairs = append(pairs, pair{bagOf(fmt.Sprint("q", i%100)), bagOf(fmt.Sprint("t", i%100), fmt.Sprint("noise", i%7)), fmt.Sprint(i % 11)})
+		pairs = append(pairs, pair{bagOf(fmt.Sprint("q", i%100)),
+			bagOf(fmt.Sprint("t", i%100), fmt.Sprint("noise", i%7)), fmt.Sprint(i % 11)})
 	}
 	v := choose(pairs, 2000)
 	built := learn(pairs, v).table(v)

@@ -39,7 +39,8 @@ type completionRequest struct {
 	ReturnMetaInfo      bool     `json:"return_meta_info"`
 }
 
-// wireMessage is a message as clients send it: the content may be text, null, or a list of text parts.
+// wireMessage is a message as clients send it: the content may be text, null,
+// or a list of text parts.
 type wireMessage struct {
 	policy.Message
 	Content content `json:"content"`
@@ -108,14 +109,16 @@ func (r *completionRequest) check() error {
 		switch m := &r.Messages[i]; {
 		case m.Role == "tool" && m.ToolCallID == "":
 			return fmt.Errorf("messages[%d].tool_call_id: missing", i)
-		case m.Role != "tool" && m.Role != "system" && m.Role != "developer" && m.Role != "user" && m.Role != "assistant":
+		case m.Role != "tool" && m.Role != "system" && m.Role != "developer" &&
+			m.Role != "user" && m.Role != "assistant":
 			return fmt.Errorf("messages[%d].role: %.40q, want system, developer, user, assistant or tool", i, m.Role)
 		}
 	}
 	return nil
 }
 
-// prompt is what the request asks of a model. Without a seed it draws one, so that equal requests differ.
+// prompt is what the request asks of a model. Without a seed it draws one, so
+// that equal requests differ.
 func (r *completionRequest) prompt() policy.Prompt {
 	p := policy.Prompt{Temperature: 1, MaxTokens: r.MaxTokens, Messages: make([]policy.Message, len(r.Messages))}
 	if r.MaxCompletionTokens > 0 {
@@ -140,7 +143,8 @@ func (r *completionRequest) prompt() policy.Prompt {
 // refuse answers a wrong request as OpenAI does.
 func refuse(w http.ResponseWriter, err error) {
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		refuseWith(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is larger than %d bytes", tooLarge.Limit))
+		refuseWith(w, http.StatusRequestEntityTooLarge,
+			fmt.Sprintf("the request is larger than %d bytes", tooLarge.Limit))
 		return
 	}
 	refuseWith(w, http.StatusBadRequest, err.Error())
@@ -149,9 +153,12 @@ func refuse(w http.ResponseWriter, err error) {
 func refuseWith(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": message, "type": "invalid_request_error", "param": nil, "code": nil}})
+	json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": message,
+		"type": "invalid_request_error", "param": nil, "code": nil}})
 }
 
 func unknownPath(w http.ResponseWriter, r *http.Request) {
-	refuseWith(w, http.StatusNotFound, fmt.Sprintf("no %s %.200s here: there are POST /v1/chat/completions, GET /v1/models and GET /health", r.Method, r.URL.Path))
+	refuseWith(w, http.StatusNotFound,
+		fmt.Sprintf("no %s %.200s here: there are POST /v1/chat/completions, GET /v1/models and GET /health", r.Method,
+			r.URL.Path))
 }

@@ -17,9 +17,10 @@ import (
 
 const maxPolicies = 1000
 
-// Server serves the policy as an OpenAI-compatible endpoint, with token ids and log-probabilities as vLLM gives
-// them (return_token_ids, logprobs) and the version of the weights (also in meta_info, where SGLang has it). A model is a policy's name, or NAME@VERSION
-// for a certain version of it; a name that no weights were loaded for is the initial policy, version 0.
+// Server serves the policy as an OpenAI-compatible endpoint, with token ids and log-probabilities
+// as vLLM gives them (return_token_ids, logprobs) and the version of the weights (also in
+// meta_info, where SGLang has it). A model is a policy's name, or NAME@VERSION for a certain
+// version of it; a name that no weights were loaded for is the initial policy, version 0.
 type Server struct {
 	mux     *http.ServeMux
 	answers atomic.Int64
@@ -35,7 +36,8 @@ type loaded struct {
 	model   *policy.Model
 }
 
-// NewServer makes a server without any weights loaded. fetch, which may be nil, reads the versions that requests name.
+// NewServer makes a server without any weights loaded. fetch, which may be nil, reads the
+// versions that requests name.
 func NewServer(fetch Fetch) *Server {
 	s := &Server{mux: http.NewServeMux(), policies: map[string]loaded{}, pinned: newPinned(fetch)}
 	s.mux.HandleFunc("POST /v1/chat/completions", s.complete)
@@ -48,8 +50,8 @@ func NewServer(fetch Fetch) *Server {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// Load replaces a policy's weights by a safetensors file. Requests under way finish with the version they began
-// with; an older version than the loaded one is ignored.
+// Load replaces a policy's weights by a safetensors file. Requests under way finish with the
+// version they began with; an older version than the loaded one is ignored.
 func (s *Server) Load(name string, version int64, file []byte) error {
 	model, err := policy.ReadModel(file)
 	if err != nil {
@@ -137,9 +139,11 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer := completion{
-		ID: fmt.Sprintf("chatcmpl-%d", s.answers.Add(1)), Object: "chat.completion", Created: time.Now().Unix(), Model: request.Model,
+		ID: fmt.Sprintf("chatcmpl-%d", s.answers.Add(1)), Object: "chat.completion",
+		Created: time.Now().Unix(), Model: request.Model,
 		WeightVersion: p.version, Choices: []completionChoice{{
-			Message: policy.Message{Role: "assistant", Content: a.Content, ToolCalls: a.ToolCalls}, FinishReason: a.FinishReason,
+			Message:      policy.Message{Role: "assistant", Content: a.Content, ToolCalls: a.ToolCalls},
+			FinishReason: a.FinishReason,
 		}},
 		Usage: tokenUsage{len(a.PromptTokenIDs), len(a.TokenIDs), len(a.PromptTokenIDs) + len(a.TokenIDs)},
 	}
@@ -154,7 +158,8 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if request.ReturnMetaInfo {
-		choice.MetaInfo = &metaInfo{WeightVersion: strconv.FormatInt(p.version, 10), PromptTokens: len(a.PromptTokenIDs), CompletionTokens: len(a.TokenIDs)}
+		choice.MetaInfo = &metaInfo{WeightVersion: strconv.FormatInt(p.version, 10),
+			PromptTokens: len(a.PromptTokenIDs), CompletionTokens: len(a.TokenIDs)}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(answer)

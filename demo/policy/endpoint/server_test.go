@@ -46,7 +46,8 @@ func TestAnswerHasWhatTrainingNeeds(t *testing.T) {
 	if len(ids) == 0 || len(ids) != len(logprobs) || len(answer["prompt_token_ids"].([]any)) == 0 {
 		t.Fatalf("%d ids, %d logprobs", len(ids), len(logprobs))
 	}
-	if first := logprobs[0].(map[string]any); first["logprob"].(float64) >= 0 || !strings.HasPrefix(first["token"].(string), "<|action:") {
+	if first := logprobs[0].(map[string]any); first["logprob"].(float64) >= 0 ||
+		!strings.HasPrefix(first["token"].(string), "<|action:") {
 		t.Errorf("the first token is %v: want an action", first)
 	}
 	if choice["meta_info"].(map[string]any)["weight_version"] != "0" {
@@ -56,9 +57,11 @@ func TestAnswerHasWhatTrainingNeeds(t *testing.T) {
 	if usage["completion_tokens"] != float64(len(ids)) {
 		t.Errorf("usage %v for %d tokens", usage, len(ids))
 	}
-	code, plain := post(t, NewServer(nil), `{"messages":[{"role":"user","content":[{"type":"text","text":"hello"}]},{"role":"assistant","content":null}]}`)
+	code, plain := post(t, NewServer(nil),
+		`{"messages":[{"role":"user","content":[{"type":"text","text":"hello"}]},{"role":"assistant","content":null}]}`)
 	choice = plain["choices"].([]any)[0].(map[string]any)
-	if code != http.StatusOK || plain["prompt_token_ids"] != nil || choice["token_ids"] != nil || choice["logprobs"] != nil || choice["meta_info"] != nil {
+	if code != http.StatusOK || plain["prompt_token_ids"] != nil || choice["token_ids"] != nil ||
+		choice["logprobs"] != nil || choice["meta_info"] != nil {
 		t.Errorf("%d %v: want nothing that was not asked for", code, plain)
 	}
 }
@@ -87,25 +90,30 @@ func TestHostileRequests(t *testing.T) {
 		code int
 		says string
 	}{
-		"empty":           {``, 400, "read request"},
-		"no JSON":         {`{"messages":`, 400, "read request"},
-		"a list":          {`[]`, 400, "read request"},
-		"no messages":     {`{"messages":[]}`, 400, "messages"},
-		"many messages":   {`{"messages":[` + strings.Repeat(user+",", maxMessages) + user + `]}`, 400, "10001"},
-		"too large":       {`{"messages":[{"role":"user","content":"` + strings.Repeat("x", maxBody) + `"}]}`, 413, "larger than"},
-		"role":            {`{"messages":[{"role":"wizard","content":"x"}]}`, 400, "messages[0].role"},
-		"no call id":      {`{"messages":[{"role":"tool","content":"x"}]}`, 400, "messages[0].tool_call_id"},
-		"content":         {`{"messages":[{"role":"user","content":7}]}`, 400, "content"},
-		"picture":         {`{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, 400, "image_url"},
-		"stream":          {`{"stream":true,"messages":[` + user + `]}`, 400, "stream"},
-		"n":               {`{"n":3,"messages":[` + user + `]}`, 400, "n: 3"},
-		"max tokens":      {`{"max_tokens":-1,"messages":[` + user + `]}`, 400, "max_tokens"},
-		"temperature":     {`{"temperature":-1,"messages":[` + user + `]}`, 400, "temperature"},
-		"many tools":      {`{"tools":[` + strings.Repeat(`{"function":{"name":"a"}},`, maxTools) + `{"function":{"name":"a"}}],"messages":[` + user + `]}`, 400, "tools"},
-		"tool name":       {`{"tools":[{"function":{"name":"a\nb"}}],"messages":[` + user + `]}`, 400, "tools[0]"},
-		"model":           {`{"model":"` + strings.Repeat("m", maxModel+1) + `","messages":[` + user + `]}`, 400, "model"},
-		"malformed calls": {`{"messages":[` + user + `,{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"read_file","arguments":"{{{"}}]},{"role":"tool","tool_call_id":"c","content":"1|x"}]}`, 200, ""},
-		"unasked answer":  {`{"messages":[` + user + `,{"role":"tool","tool_call_id":"zzz","content":"exit code: 99999999999999999999"}]}`, 200, ""},
+		"empty":         {``, 400, "read request"},
+		"no JSON":       {`{"messages":`, 400, "read request"},
+		"a list":        {`[]`, 400, "read request"},
+		"no messages":   {`{"messages":[]}`, 400, "messages"},
+		"many messages": {`{"messages":[` + strings.Repeat(user+",", maxMessages) + user + `]}`, 400, "10001"},
+		"too large": {`{"messages":[{"role":"user","content":"` + strings.Repeat("x", maxBody) + `"}]}`, 413,
+			"larger than"},
+		"role":        {`{"messages":[{"role":"wizard","content":"x"}]}`, 400, "messages[0].role"},
+		"no call id":  {`{"messages":[{"role":"tool","content":"x"}]}`, 400, "messages[0].tool_call_id"},
+		"content":     {`{"messages":[{"role":"user","content":7}]}`, 400, "content"},
+		"picture":     {`{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, 400, "image_url"},
+		"stream":      {`{"stream":true,"messages":[` + user + `]}`, 400, "stream"},
+		"n":           {`{"n":3,"messages":[` + user + `]}`, 400, "n: 3"},
+		"max tokens":  {`{"max_tokens":-1,"messages":[` + user + `]}`, 400, "max_tokens"},
+		"temperature": {`{"temperature":-1,"messages":[` + user + `]}`, 400, "temperature"},
+		"many tools": {`{"tools":[` + strings.Repeat(`{"function":{"name":"a"}},`, maxTools) +
+			`{"function":{"name":"a"}}],"messages":[` + user + `]}`, 400, "tools"},
+		"tool name": {`{"tools":[{"function":{"name":"a\nb"}}],"messages":[` + user + `]}`, 400, "tools[0]"},
+		"model": {`{"model":"` + strings.Repeat("m", maxModel+1) + `","messages":[` + user + `]}`, 400,
+			"model"},
+		"malformed calls": {`{"messages":[` + user +
+			`,{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"read_file","arguments":"{{{"}}]},{"role":"tool","tool_call_id":"c","content":"1|x"}]}`, 200, ""},
+		"unasked answer": {`{"messages":[` + user +
+			`,{"role":"tool","tool_call_id":"zzz","content":"exit code: 99999999999999999999"}]}`, 200, ""},
 	} {
 		code, answer := post(t, NewServer(nil), c.body)
 		if code != c.code {
@@ -116,7 +124,8 @@ func TestHostileRequests(t *testing.T) {
 			continue
 		}
 		failure := answer["error"].(map[string]any)
-		if message := failure["message"].(string); !strings.Contains(message, c.says) || len(message) > 500 || failure["type"] != "invalid_request_error" {
+		if message := failure["message"].(string); !strings.Contains(message, c.says) || len(message) > 500 ||
+			failure["type"] != "invalid_request_error" {
 			t.Errorf("%s: error %v, want one that says %q", name, failure, c.says)
 		}
 	}
@@ -132,7 +141,8 @@ func TestUnknownPath(t *testing.T) {
 	}
 }
 
-// TestWeightsAreReplacedWhole: named policies, versions only go up, and while weights change every answer fits one version.
+// TestWeightsAreReplacedWhole: named policies, versions only go up, and while weights change every
+// answer fits one version.
 func TestWeightsAreReplacedWhole(t *testing.T) {
 	s := NewServer(nil)
 	files := make([][]byte, 3)
@@ -143,7 +153,8 @@ func TestWeightsAreReplacedWhole(t *testing.T) {
 			values[i] = float32(version) * float32(i%7-3)
 		}
 		var b bytes.Buffer
-		if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(weightsTensor, []int64{policy.Dimension}, values)}, nil); err != nil {
+		if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(weightsTensor, []int64{policy.Dimension},
+			values)}, nil); err != nil {
 			t.Fatal(err)
 		}
 		files[version] = b.Bytes()
@@ -188,7 +199,8 @@ func TestWeightsAreReplacedWhole(t *testing.T) {
 func TestHostileWeights(t *testing.T) {
 	file := func(name string, values []float32) []byte {
 		var b bytes.Buffer
-		if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(name, []int64{int64(len(values))}, values)}, nil); err != nil {
+		if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(name, []int64{int64(len(values))},
+			values)}, nil); err != nil {
 			t.Fatal(err)
 		}
 		return b.Bytes()
@@ -234,7 +246,8 @@ func TestModelsAreListed(t *testing.T) {
 	}
 	defer response.Body.Close()
 	body, _ := io.ReadAll(response.Body)
-	if want := `{"data":[{"id":"a","object":"model","weight_version":4},{"id":"b","object":"model","weight_version":4}],"object":"list"}`; strings.TrimSpace(string(body)) != want {
+	if want := `{"data":[{"id":"a","object":"model","weight_version":4},{"id":"b","object":"model","weight_version":4}],"object":"list"}`; strings.TrimSpace(
+		string(body)) != want {
 		t.Errorf("%s, want %s", body, want)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Fetch reads the safetensors file of a published version of a policy, which is 1 or more; storage.ErrNotFound where there is none.
+// Fetch reads the safetensors file of a published version of a policy, which is 1 or more;
+// storage.ErrNotFound where there is none.
 type Fetch func(ctx context.Context, name string, version int64) ([]byte, error)
 
 // pinnedModels bounds the versions that are kept beside the loaded ones, of 1 MiB each.
@@ -39,8 +40,8 @@ func newPinned(fetch Fetch) *pinned {
 // unknownModel: nothing answers to the name of a model.
 type unknownModel struct{ error }
 
-// model finds what answers to a model's name: a policy's loaded version, or with NAME@VERSION that very version. Version 0 is
-// the initial policy: published ones begin with 1.
+// model finds what answers to a model's name: a policy's loaded version, or with NAME@VERSION that
+// very version. Version 0 is the initial policy: published ones begin with 1.
 func (s *Server) model(ctx context.Context, name string) (loaded, error) {
 	of, number, versioned := strings.Cut(name, "@")
 	if !versioned {
@@ -88,7 +89,8 @@ func (p *pinned) model(ctx context.Context, name, of string, version int64) (*po
 	return m, nil
 }
 
-// refuseModel answers why nothing answers to a model's name. A store that cannot be read may be readable soon.
+// refuseModel answers why nothing answers to a model's name. A store that cannot be
+// read may be readable soon.
 func refuseModel(w http.ResponseWriter, err error) {
 	if _, ok := errors.AsType[unknownModel](err); ok {
 		refuseWith(w, http.StatusNotFound, err.Error())

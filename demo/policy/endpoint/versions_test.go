@@ -24,7 +24,8 @@ func versionFile(t *testing.T, version int64) []byte {
 		values[i] = float32(version) * float32(i%7-3)
 	}
 	var b bytes.Buffer
-	if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(weightsTensor, []int64{policy.Dimension}, values)}, nil); err != nil {
+	if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32(weightsTensor, []int64{policy.Dimension},
+		values)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -64,7 +65,8 @@ func TestPinnedVersions(t *testing.T) {
 		}
 		answers[model] = fmt.Sprint(answer["choices"])
 	}
-	if answers["repair"] != answers["repair@3"] || answers["repair@0"] != answers["unknown@0"] || answers["repair@1"] == answers["repair@2"] || answers["repair@1"] == answers["repair@0"] {
+	if answers["repair"] != answers["repair@3"] || answers["repair@0"] != answers["unknown@0"] ||
+		answers["repair@1"] == answers["repair@2"] || answers["repair@1"] == answers["repair@0"] {
 		t.Error("versions answer for each other")
 	}
 	before := fetched.Load()
@@ -72,7 +74,8 @@ func TestPinnedVersions(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for _, model := range []string{"repair@1", "repair@2"} {
-				if code, answer := ask(t, s, model); code != http.StatusOK || fmt.Sprint(answer["choices"]) != answers[model] {
+				if code, answer := ask(t, s, model); code != http.StatusOK ||
+					fmt.Sprint(answer["choices"]) != answers[model] {
 					t.Errorf("%s: another answer than before", model)
 				}
 			}
@@ -82,7 +85,8 @@ func TestPinnedVersions(t *testing.T) {
 	if n := fetched.Load(); n != before {
 		t.Errorf("%d versions were fetched again", n-before)
 	}
-	for _, model := range []string{"repair@9", "other@1", "repair@", "repair@x", "repair@-1", "@1", "repair@1@2", "repair@99999999999999999999", "repair@7"} {
+	for _, model := range []string{"repair@9", "other@1", "repair@", "repair@x", "repair@-1", "@1", "repair@1@2",
+		"repair@99999999999999999999", "repair@7"} {
 		code, answer := ask(t, s, model)
 		if code != http.StatusNotFound || !strings.Contains(fmt.Sprint(answer["error"]), "model") {
 			t.Errorf("%s: %d %v", model, code, answer)

@@ -12,8 +12,9 @@ import (
 	"github.com/rondo-rl/rondo/weights"
 )
 
-// TestBeginsAtThePublishedVersion: the trainer of a run whose policy has versions, as one that continues another run, trains on from them, and its
-// first version follows the last. A trainer with a checkpoint, and one of a new policy, begin as they did.
+// TestBeginsAtThePublishedVersion: the trainer of a run whose policy has versions, as one that
+// continues another run, trains on from them, and its first version follows the last. A trainer
+// with a checkpoint, and one of a new policy, begin as they did.
 func TestBeginsAtThePublishedVersion(t *testing.T) {
 	log := natstest.Log(t)
 	trained, err := policy.NewTrainer(policy.DefaultOptions())
@@ -26,7 +27,8 @@ func TestBeginsAtThePublishedVersion(t *testing.T) {
 	}
 	file = bytes.Clone(file)
 	file[len(file)-3] ^= 1 // the published version is not the initial policy
-	if _, err := weights.Publish(t.Context(), log.Store(), "p", 7, weights.Content{Name: modelFile, Data: file}); err != nil {
+	if _, err := weights.Publish(t.Context(), log.Store(), "p", 7,
+		weights.Content{Name: modelFile, Data: file}); err != nil {
 		t.Fatal(err)
 	}
 	open := func(run string, opened events.RunOpened) *trainer {
@@ -36,13 +38,15 @@ func TestBeginsAtThePublishedVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 		servicetest.Append(t, log, servicetest.Event(t, run, events.RunOpenedType, run, "0", opened))
-		tr, err := open(Config{Log: log, Run: run, Feed: "main", Policy: "p", Dir: t.TempDir(), Options: policy.DefaultOptions(), Logger: slog.New(slog.DiscardHandler)})
+		tr, err := open(Config{Log: log, Run: run, Feed: "main", Policy: "p", Dir: t.TempDir(),
+			Options: policy.DefaultOptions(), Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return tr
 	}
-	for name, opened := range map[string]events.RunOpened{"later": {PolicyVersion: 7}, "continued": {Continues: &events.Continued{Run: "later", Until: 1, PolicyVersion: 7}}} {
+	for name, opened := range map[string]events.RunOpened{"later": {PolicyVersion: 7},
+		"continued": {Continues: &events.Continued{Run: "later", Until: 1, PolicyVersion: 7}}} {
 		tr := open(name, opened)
 		if err := tr.begin(t.Context()); err != nil {
 			t.Fatal(err)

@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/events/eventlog"
 )
 
-// batchesKept bounds how many batches a checkpoint names. It bounds how many steps a restored log may lack.
+// batchesKept bounds how many batches a checkpoint names. It bounds how many steps
+// a restored log may lack.
 const batchesKept = 1000
 
 // batch is a batch that the checkpoint was trained on.
@@ -28,7 +29,8 @@ func (c *checkpoint) trained(ready events.BatchReady) {
 	}
 }
 
-// has reports whether the checkpoint was trained on a batch; also where it is too old for the batches that the checkpoint names.
+// has reports whether the checkpoint was trained on a batch; also where it is too old for the
+// batches that the checkpoint names.
 func (c *checkpoint) has(ready events.BatchReady) bool {
 	for _, b := range c.Batches {
 		if b.Step == ready.Step {
@@ -38,14 +40,17 @@ func (c *checkpoint) has(ready events.BatchReady) bool {
 	return true
 }
 
-// meetLog takes the checkpoint's step back to the last batch that it shares with the log. A log that was restored from its archive lacks the last steps
-// that the checkpoint was trained on, and the plane fills these steps with new batches. The weights and their version stay: training goes on from them.
+// meetLog takes the checkpoint's step back to the last batch that it shares with the log. A log
+// that was restored from its archive lacks the last steps that the checkpoint was trained on,
+// and the plane fills these steps with new batches. The weights and their version stay:
+// training goes on from them.
 func (t *trainer) meetLog(ctx context.Context) error {
 	step, err := t.shared(ctx)
 	if err != nil || step >= t.checkpoint.Step {
 		return err
 	}
-	t.Logger.Warn("checkpoint ahead of log", "run", t.Run, "feed", t.Feed, "checkpoint_step", t.checkpoint.Step, "log_step", step, "version", t.checkpoint.Version)
+	t.Logger.Warn("checkpoint ahead of log", "run", t.Run, "feed", t.Feed, "checkpoint_step", t.checkpoint.Step,
+		"log_step", step, "version", t.checkpoint.Version)
 	t.checkpoint.Step = step
 	kept := t.checkpoint.Batches[:0]
 	for _, b := range t.checkpoint.Batches {
@@ -57,7 +62,8 @@ func (t *trainer) meetLog(ctx context.Context) error {
 	return saveCheckpoint(t.Dir, t.checkpoint, t.learner)
 }
 
-// shared is the last step, at most the checkpoint's, whose batch on the log is the one that the checkpoint was trained on. It walks the feed's chain backwards.
+// shared is the last step, at most the checkpoint's, whose batch on the log is the one that the
+// checkpoint was trained on. It walks the feed's chain backwards.
 func (t *trainer) shared(ctx context.Context) (int64, error) {
 	link, err := t.Log.Last(ctx, t.Run, events.BatchReadyType.Kind(), t.Feed)
 	for err == nil {

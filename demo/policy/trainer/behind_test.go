@@ -16,7 +16,8 @@ import (
 // ready is a batch of a step whose content is told by a letter.
 func ready(step int64, letter string) events.BatchReady {
 	digest := storage.Digest([]byte(fmt.Sprint(letter, step)))
-	return events.BatchReady{Step: step, Groups: []string{}, Rollouts: []string{}, Files: []storage.Ref{{Key: "b/" + digest, SHA256: digest, Size: 1}}}
+	return events.BatchReady{Step: step, Groups: []string{}, Rollouts: []string{},
+		Files: []storage.Ref{{Key: "b/" + digest, SHA256: digest, Size: 1}}}
 }
 
 // state appends a fact of the feed.
@@ -34,8 +35,10 @@ func state(t *testing.T, log *eventlog.Log, typ events.Type, ordinal string, dat
 	}
 }
 
-// TestCheckpointAheadOfLog: a restored log has lost steps that the checkpoint was trained on, and the plane may have filled them with new batches. The checkpoint goes
-// back to the last batch that both have, and its version stays. A log that has all of them, or that sends them again, changes nothing.
+// TestCheckpointAheadOfLog: a restored log has lost steps that the checkpoint was trained
+// on, and the plane may have filled them with new batches. The checkpoint goes back to the
+// last batch that both have, and its version stays. A log that has all of them, or that
+// sends them again, changes nothing.
 func TestCheckpointAheadOfLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		log  []string // letter for the batch of each step from 1 on
@@ -59,7 +62,8 @@ func TestCheckpointAheadOfLog(t *testing.T) {
 				state(t, log, events.BatchReadyType, events.Ordinal(step), ready(step, letter))
 				state(t, log, events.BatchConsumedType, events.Ordinal(step), events.BatchConsumed{Step: step})
 			}
-			cfg := Config{Log: log, Run: "r", Feed: "main", Policy: "p", Dir: t.TempDir(), Options: policy.DefaultOptions(), Logger: slog.New(slog.DiscardHandler)}
+			cfg := Config{Log: log, Run: "r", Feed: "main", Policy: "p", Dir: t.TempDir(),
+				Options: policy.DefaultOptions(), Logger: slog.New(slog.DiscardHandler)}
 			tr, err := open(cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -71,7 +75,8 @@ func TestCheckpointAheadOfLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := tr.checkpoint; got.Step != c.want || got.Version != 4 || len(got.Batches) != int(c.want) {
-				t.Errorf("checkpoint of step %d, version %d, with %d batches; want step %d, version 4", got.Step, got.Version, len(got.Batches), c.want)
+				t.Errorf("checkpoint of step %d, version %d, with %d batches; want step %d, version 4", got.Step,
+					got.Version, len(got.Batches), c.want)
 			}
 			if c.want == 4 {
 				return
@@ -89,14 +94,16 @@ func TestCheckpointNamesTheLastBatches(t *testing.T) {
 	for step := range int64(batchesKept + 5) {
 		c.trained(ready(step+1, "a"))
 	}
-	if len(c.Batches) != batchesKept || c.Batches[0].Step != 6 || c.Step != batchesKept+5 || !c.has(ready(1, "b")) || c.has(ready(6, "b")) {
+	if len(c.Batches) != batchesKept || c.Batches[0].Step != 6 || c.Step != batchesKept+5 ||
+		!c.has(ready(1, "b")) || c.has(ready(6, "b")) {
 		t.Errorf("step %d names %d batches from step %d", c.Step, len(c.Batches), c.Batches[0].Step)
 	}
 }
 
 // TestNoImages: a sample with images is refused, since its tokens alone are not what the model saw.
 func TestNoImages(t *testing.T) {
-	batch := &storage.Batch{Samples: []storage.Sample{{Rollout: "g1-0", Tokens: []int32{1}}, {Rollout: "g1-1", Tokens: []int32{2}}}}
+	batch := &storage.Batch{Samples: []storage.Sample{{Rollout: "g1-0", Tokens: []int32{1}},
+		{Rollout: "g1-1", Tokens: []int32{2}}}}
 	if samples, err := samplesOf(batch); err != nil || len(samples) != 2 || samples[1].Tokens[0] != 2 {
 		t.Errorf("without images: %+v, %v", samples, err)
 	}

@@ -1,6 +1,6 @@
-// Package trainer is the reference trainer's loop. It is an outsider like any other trainer: it follows a feed's
-// batch_ready facts, reads the batch files, and states consumed, checkpointed, rewound and weights_submitted to
-// the intake.
+// Package trainer is the reference trainer's loop. It is an outsider like any other trainer: it
+// follows a feed's batch_ready facts, reads the batch files, and states consumed, checkpointed,
+// rewound and weights_submitted to the intake.
 package trainer
 
 import (
@@ -37,8 +37,8 @@ const source = "reference-trainer"
 // answerTimeout bounds one statement to the intake before it is repeated.
 const answerTimeout = 10 * time.Second
 
-// Run trains until the context ends or the feed fails for good. Training is deterministic: a trainer that was
-// killed and restarted publishes the same weights as one that was not.
+// Run trains until the context ends or the feed fails for good. Training is deterministic: a
+// trainer that was killed and restarted publishes the same weights as one that was not.
 func Run(ctx context.Context, cfg Config) error {
 	t, err := open(cfg)
 	if err != nil {
@@ -79,8 +79,9 @@ func open(cfg Config) (*trainer, error) {
 	return t, err
 }
 
-// resume brings checkpoint and log together, and repeats what the log may not have of the checkpoint: weights that were trained and not submitted,
-// and steps that were trained and not stated.
+// resume brings checkpoint and log together, and repeats what the log may not have
+// of the checkpoint: weights that were trained and not submitted, and steps that
+// were trained and not stated.
 func (t *trainer) resume(ctx context.Context) error {
 	if t.checkpoint.Version > 0 {
 		if err := t.meetLog(ctx); err != nil {
@@ -101,7 +102,8 @@ func (t *trainer) resume(ctx context.Context) error {
 		return err
 	}
 	if consumed.Step > t.checkpoint.Step {
-		return t.state(ctx, t.Run, events.BatchRewoundType, t.Feed, fmt.Sprintf("rewound-%d", t.checkpoint.Step), events.BatchRewound{ToStep: t.checkpoint.Step})
+		return t.state(ctx, t.Run, events.BatchRewoundType, t.Feed, fmt.Sprintf("rewound-%d", t.checkpoint.Step),
+			events.BatchRewound{ToStep: t.checkpoint.Step})
 	}
 	for step := consumed.Step + 1; step <= t.checkpoint.Step; step++ {
 		if err := t.consume(ctx, step); err != nil {
@@ -111,8 +113,9 @@ func (t *trainer) resume(ctx context.Context) error {
 	return nil
 }
 
-// begin takes the weights of the version that the run begins at, where there is no checkpoint yet: those of a run that it continues, or of any
-// other run of its policy. The run's own versions follow that one.
+// begin takes the weights of the version that the run begins at, where there is no checkpoint
+// yet: those of a run that it continues, or of any other run of its policy. The run's own
+// versions follow that one.
 func (t *trainer) begin(ctx context.Context) error {
 	if t.checkpoint.Version > 0 {
 		return nil
@@ -137,12 +140,14 @@ func (t *trainer) begin(ctx context.Context) error {
 		t.checkpoint.Version, t.last = version, file.Data
 		return t.learner.Begin(file.Data)
 	}
-	return fmt.Errorf("version %d of policy %s has no file %s: the built-in trainer trains the built-in policy only", version, t.Policy, modelFile)
+	return fmt.Errorf("version %d of policy %s has no file %s: the built-in trainer trains the built-in policy only",
+		version, t.Policy, modelFile)
 }
 
 // consume states that the trainer has a step's batch.
 func (t *trainer) consume(ctx context.Context, step int64) error {
-	return t.state(ctx, t.Run, events.BatchConsumedType, t.Feed, fmt.Sprintf("consumed-%d", step), events.BatchConsumed{Step: step})
+	return t.state(ctx, t.Run, events.BatchConsumedType, t.Feed, fmt.Sprintf("consumed-%d", step),
+		events.BatchConsumed{Step: step})
 }
 
 // step trains on one batch.
@@ -158,7 +163,8 @@ func (t *trainer) step(ctx context.Context, ready events.BatchReady) error {
 	if err != nil {
 		return fmt.Errorf("step %d: %w", ready.Step, err)
 	}
-	t.Logger.Debug("trained", "run", t.Run, "step", ready.Step, "reward", ready.RewardMean, "kl", stats.KL, "entropy", stats.Entropy)
+	t.Logger.Debug("trained", "run", t.Run, "step", ready.Step, "reward", ready.RewardMean, "kl", stats.KL,
+		"entropy", stats.Entropy)
 	t.checkpoint.trained(ready)
 	if err := saveCheckpoint(t.Dir, t.checkpoint, t.learner); err != nil {
 		return err
@@ -166,7 +172,8 @@ func (t *trainer) step(ctx context.Context, ready events.BatchReady) error {
 	if err := t.publish(ctx); err != nil {
 		return err
 	}
-	return t.state(ctx, t.Run, events.BatchCheckpointedType, t.Feed, fmt.Sprintf("checkpointed-%d", ready.Step), events.BatchCheckpointed{Step: ready.Step})
+	return t.state(ctx, t.Run, events.BatchCheckpointedType, t.Feed, fmt.Sprintf("checkpointed-%d", ready.Step),
+		events.BatchCheckpointed{Step: ready.Step})
 }
 
 // read fetches a batch and checks that it is the one that the fact names.
@@ -190,15 +197,18 @@ func samplesOf(batch *storage.Batch) ([]policy.TrainingSample, error) {
 	samples := make([]policy.TrainingSample, len(batch.Samples))
 	for i, s := range batch.Samples {
 		if len(s.Images) > 0 {
-			return nil, fmt.Errorf("sample %d of rollout %s has images, and the built-in policy sees none: train on it with a trainer of a model that does", s.SampleIndex, s.Rollout)
+			return nil, fmt.Errorf("sample %d of rollout %s has images, and the built-in policy sees none: train on it with a trainer of a model that does",
+				s.SampleIndex, s.Rollout)
 		}
-		samples[i] = policy.TrainingSample{Tokens: s.Tokens, LossMask: s.LossMask, SamplerLogprobs: s.SamplerLogprobs, Advantages: s.Advantages}
+		samples[i] = policy.TrainingSample{Tokens: s.Tokens, LossMask: s.LossMask, SamplerLogprobs: s.SamplerLogprobs,
+			Advantages: s.Advantages}
 	}
 	return samples, nil
 }
 
-// publish submits the checkpoint's weights. The version counts the steps that were trained since the version that the run began at, so training
-// again from an older checkpoint gives the same weights under the same version.
+// publish submits the checkpoint's weights. The version counts the steps that were trained since
+// the version that the run began at, so training again from an older checkpoint gives the same
+// weights under the same version.
 func (t *trainer) publish(ctx context.Context) error {
 	data, err := t.learner.Weights()
 	if err != nil {
@@ -208,7 +218,8 @@ func (t *trainer) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return t.state(ctx, events.Catalogue, events.WeightsSubmittedType, t.Policy, fmt.Sprintf("%s-%s-%d", t.Run, t.Feed, t.checkpoint.Version), wish)
+	return t.state(ctx, events.Catalogue, events.WeightsSubmittedType, t.Policy,
+		fmt.Sprintf("%s-%s-%d", t.Run, t.Feed, t.checkpoint.Version), wish)
 }
 
 // state states a fact until the intake answers.

@@ -14,12 +14,14 @@ import (
 // modelFile is the one file of a version.
 const modelFile = "model.safetensors"
 
-// upload puts the file of the checkpoint's version into the store: as a delta where what this process submitted before is published, and else whole. It gives what is to be submitted.
+// upload puts the file of the checkpoint's version into the store: as a delta where what this
+// process submitted before is published, and else whole. It gives what is to be submitted.
 func (t *trainer) upload(ctx context.Context, file []byte) (events.WeightsSubmitted, error) {
 	version := t.checkpoint.Version
 	digest := storage.Digest(file)
 	blob := storage.Ref{Key: weights.FileKey(t.Policy, digest), SHA256: digest, Size: int64(len(file))}
-	wish := events.WeightsSubmitted{Version: version, Run: t.Run, ThroughStep: t.checkpoint.Step, Files: []events.WeightsFile{{Name: modelFile, Blob: blob}}}
+	wish := events.WeightsSubmitted{Version: version, Run: t.Run, ThroughStep: t.checkpoint.Step,
+		Files: []events.WeightsFile{{Name: modelFile, Blob: blob}}}
 	made, err := t.delta(ctx, version, file)
 	if err != nil { // a shortcut: S3 also refuses who may not list a bucket what is not there
 		t.Logger.Debug("weights submitted without a delta", "run", t.Run, "version", version, "error", err)
@@ -38,8 +40,9 @@ func (t *trainer) put(ctx context.Context, data []byte) (storage.Ref, error) {
 	return weights.Upload(ctx, t.Log.Store(), t.Policy, bytes.NewReader(data), int64(len(data)))
 }
 
-// delta uploads how a version differs from the one before it. It is nil where the publisher could not make the file of it: the one before is not published,
-// as it was rejected or waits, or another trainer has published another one.
+// delta uploads how a version differs from the one before it. It is nil where the publisher could
+// not make the file of it: the one before is not published, as it was rejected or waits, or another
+// trainer has published another one.
 func (t *trainer) delta(ctx context.Context, version int64, file []byte) (*events.WeightsDelta, error) {
 	current, _, err := weights.Current(ctx, t.Log.Store(), t.Policy)
 	if err != nil || current >= version || t.last == nil {

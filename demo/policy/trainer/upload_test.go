@@ -24,7 +24,8 @@ func file(t *testing.T, ones int) []byte {
 		values[i*100] = 1
 	}
 	var b bytes.Buffer
-	if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32("policy.weights", []int64{policy.Dimension}, values)}, nil); err != nil {
+	if err := safetensors.Write(&b, []safetensors.Data{safetensors.NewF32("policy.weights", []int64{policy.Dimension},
+		values)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -43,8 +44,10 @@ func (c *closed) Load(ctx context.Context, key string) ([]byte, string, error) {
 	return c.Store.Load(ctx, key)
 }
 
-// TestUpload: a version goes up as a delta of a few per cent where its own version before is the published one, and whole wherever the publisher could not make it of
-// that: at first, when the one before was not published, and when somebody else published another one. A store that says nothing of the pointer costs the delta alone.
+// TestUpload: a version goes up as a delta of a few per cent where its own version before is the
+// published one, and whole wherever the publisher could not make it of that: at first, when the one
+// before was not published, and when somebody else published another one. A store that says nothing
+// of the pointer costs the delta alone.
 func TestUpload(t *testing.T) {
 	closed := &closed{Store: natstest.Log(t).Store()}
 	log, err := eventlog.New(natstest.Log(t).Conn(), closed)
@@ -73,14 +76,16 @@ func TestUpload(t *testing.T) {
 		t.Helper()
 		files := []weights.File{{Name: wish.Files[0].Name, Ref: wish.Files[0].Blob}}
 		if wish.Delta != nil {
-			if err := weights.Rebuild(t.Context(), log.Store(), "p", files, weights.MadeDelta{Base: wish.Delta.Base, Ref: wish.Delta.Blob}); err != nil {
+			if err := weights.Rebuild(t.Context(), log.Store(), "p", files,
+				weights.MadeDelta{Base: wish.Delta.Base, Ref: wish.Delta.Blob}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if _, err := weights.PublishFrom(t.Context(), log.Store(), "p", wish.Version, files, nil); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := storage.GetBlob(t.Context(), log.Store(), wish.Files[0].Blob); err != nil || !bytes.Equal(got, data) {
+		if got, err := storage.GetBlob(t.Context(), log.Store(), wish.Files[0].Blob); err != nil ||
+			!bytes.Equal(got, data) {
 			t.Errorf("version %d has other bytes: %v", wish.Version, err)
 		}
 	}

@@ -16,7 +16,8 @@ type Weighted struct {
 // One is the weight of a word that occurs once in a text of one line.
 const One = 64
 
-// firstLine is how often a word of the first line counts where more lines follow: it names the symbol.
+// firstLine is how often a word of the first line counts where more lines
+// follow: it names the symbol.
 const firstLine = 3
 
 // weights of a word by how often it occurs: One × log2(1+n).

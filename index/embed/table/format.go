@@ -11,8 +11,8 @@ import (
 	"github.com/rondo-rl/rondo/index/words"
 )
 
-// A table's file is the magic, the size of the header and the header in JSON, the words with a line feed behind each, the scales in
-// little-endian, and the rows.
+// A table's file is the magic, the size of the header and the header in JSON, the words with a line
+// feed behind each, the scales in little-endian, and the rows.
 const (
 	magic  = "RONDOEMB"
 	format = 1 // also of how a bag is weighed
@@ -104,7 +104,8 @@ func decode(file []byte) (*Table, error) {
 	return t, nil
 }
 
-// empty is a table of zeros. Its words share one string, as thousands of small ones would burden the collector.
+// empty is a table of zeros. Its words share one string, as thousands of small ones
+// would burden the collector.
 func empty(list []string, dimensions int) *Table {
 	rows := len(list)
 	t := &Table{

@@ -1,7 +1,8 @@
-// Package table is the form of a static embedder: a row of int8 for each word. A text's vector is the sum of its words' rows.
+// Package table is the form of a static embedder: a row of int8 for each word. A text's vector is
+// the sum of its words' rows.
 //
-// All sums are of whole numbers, and the one square root and division at the end are exact to the last bit by IEEE 754, so every
-// platform gives the same vectors bit for bit.
+// All sums are of whole numbers, and the one square root and division at the end are exact to the
+// last bit by IEEE 754, so every platform gives the same vectors bit for bit.
 package table
 
 import "math"

@@ -25,14 +25,16 @@ func sample(dimensions int) *Table {
 
 func TestSameBitsOnEveryPlatform(t *testing.T) {
 	sum := sha256.New()
-	for _, text := range []string{"read the file", "readFile\nfunc readFile(name string) { open(); open(); write() }", strings.Repeat("close unknownword ", 500), ""} {
+	for _, text := range []string{"read the file", "readFile\nfunc readFile(name string) { open(); open(); write() }",
+		strings.Repeat("close unknownword ", 500), ""} {
 		for _, x := range sample(192).Embed(text) {
 			binary.Write(sum, binary.LittleEndian, math.Float32bits(x))
 		}
 	}
 	const want = "02201f1bbd2a0721"
 	if got := hex.EncodeToString(sum.Sum(nil)[:8]); got != want {
-		t.Errorf("the vectors' digest is %s, want %s: an index made on another platform, or before, would not fit", got, want)
+		t.Errorf("the vectors' digest is %s, want %s: an index made on another platform, or before, would not fit", got,
+			want)
 	}
 }
 
@@ -44,7 +46,8 @@ func TestEmbed(t *testing.T) {
 		}
 		return math.Sqrt(sum)
 	}
-	for _, text := range []string{"read", "unknownword read", "read file", strings.Repeat("open close_file ", 100_000)} {
+	for _, text := range []string{"read", "unknownword read", "read file",
+		strings.Repeat("open close_file ", 100_000)} {
 		if got := length(table.Embed(text)); math.Abs(got-1) > 1e-6 {
 			t.Errorf("%.40q has a vector of length %v", text, got)
 		}

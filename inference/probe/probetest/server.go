@@ -1,4 +1,5 @@
-// Package probetest is an inference server that speaks as vLLM, SGLang, llama.cpp or OpenAI do, with one thing missing or wrong.
+// Package probetest is an inference server that speaks as vLLM, SGLang, llama.cpp or OpenAI do,
+// with one thing missing or wrong.
 package probetest
 
 import (
@@ -23,13 +24,16 @@ const (
 // Lacks of a server; the zero value has none.
 type Lacks struct {
 	PromptIDs, IDs, Logprobs, Agreement bool
-	// ToolCalls are left in the text, NoTools calls none, and RefuseTools refuses requests that offer some.
+	// ToolCalls are left in the text, NoTools calls none, and RefuseTools refuses
+	// requests that offer some.
 	ToolCalls, NoTools, RefuseTools bool
-	// Raw log-probabilities, though the server samples from another distribution; NoTop gives no alternatives.
+	// Raw log-probabilities, though the server samples from another distribution;
+	// NoTop gives no alternatives.
 	Raw, NoTop bool
 	// Rewrites the first turn in the prompt of the second.
 	Rewrites bool
-	// Label: no answer says which weights it was sampled with. Context: how long it is in tokens, 0 for 131072.
+	// Label: no answer says which weights it was sampled with. Context: how long it is
+	// in tokens, 0 for 131072.
 	Label   bool
 	Context int
 }
@@ -81,7 +85,8 @@ func Server(t testing.TB, kind string, lacks Lacks) *httptest.Server {
 		}
 		if refusal := refuse(kind, lacks, fields, in); refusal != "" {
 			w.WriteHeader(http.StatusBadRequest)
-			json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": refusal, "type": "invalid_request_error", "code": 400}})
+			json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": refusal,
+				"type": "invalid_request_error", "code": 400}})
 			return
 		}
 		json.NewEncoder(w).Encode(answer(kind, lacks, in))
@@ -99,7 +104,8 @@ func decode(r *http.Request, fields *map[string]json.RawMessage) map[string]json
 }
 
 // openAIFields are those that OpenAI's own API takes.
-var openAIFields = []string{"model", "messages", "tools", "tool_choice", "temperature", "max_tokens", "top_p", "presence_penalty", "frequency_penalty", "stop", "seed", "logprobs", "top_logprobs"}
+var openAIFields = []string{"model", "messages", "tools", "tool_choice", "temperature", "max_tokens", "top_p",
+	"presence_penalty", "frequency_penalty", "stop", "seed", "logprobs", "top_logprobs"}
 
 func refuse(kind string, lacks Lacks, fields map[string]json.RawMessage, in request) string {
 	if kind == OpenAI {
@@ -115,7 +121,8 @@ func refuse(kind string, lacks Lacks, fields map[string]json.RawMessage, in requ
 	return ""
 }
 
-// vocabulary are the tokens of the first position with their logits; what an answer says follows from its text alone.
+// vocabulary are the tokens of the first position with their logits; what an answer says
+// follows from its text alone.
 var vocabulary = map[string]float64{"Tree": 2, "Sea": 1.5, "Sky": 1, "Stone": 0.2, "Ox": -1}
 
 // first are the log-probabilities of the first position.
@@ -178,7 +185,8 @@ func answer(kind string, lacks Lacks, in request) any {
 	message["content"] = text
 	if text == call && !lacks.ToolCalls {
 		message["content"], reason = nil, "tool_calls"
-		message["tool_calls"] = []any{map[string]any{"id": "c1", "type": "function", "function": map[string]any{"name": "list_dir", "arguments": `{"path":"."}`}}}
+		message["tool_calls"] = []any{map[string]any{"id": "c1", "type": "function",
+			"function": map[string]any{"name": "list_dir", "arguments": `{"path":"."}`}}}
 	}
 	ids := tokensOf(text)
 	content := []any{}

@@ -1,5 +1,5 @@
-// Package agent is the init process of a sandbox: it builds the sandbox around itself, then serves its owner's requests over one
-// inherited socket until that closes, which ends the sandbox.
+// Package agent is the init process of a sandbox: it builds the sandbox around itself, then serves
+// its owner's requests over one inherited socket until that closes, which ends the sandbox.
 package agent
 
 import (
@@ -36,8 +36,8 @@ type agent struct {
 	sharedInodes []string
 	private      *private // nil where namespaces isolate
 	work         *workers // looks at files
-	// launcher starts the commands, all from one thread: what is started by threads that restricted themselves one by one could not
-	// see one another.
+	// launcher starts the commands, all from one thread: what is started by threads that restricted
+	// themselves one by one could not see one another.
 	launcher *workers
 	reaper   *reaper
 	memory   *memoryPoller
@@ -47,21 +47,23 @@ type agent struct {
 	// One archive operation at a time: they look at the whole workspace.
 	archiving sync.Mutex
 	inputs    inputs
-	// calling is held while a call of another sandbox starts, and while the processes that one left behind are killed.
+	// calling is held while a call of another sandbox starts, and while the processes that
+	// one left behind are killed.
 	calling   sync.Mutex
 	workspace *os.Root
 	base      *archive.Base
 	running   sync.Map // request id of an exec -> its cancel channel
-	// atTerminals are the programs at terminals and at pipes, by the id of the request that started them.
+	// atTerminals are the programs at terminals and at pipes, by the id of the
+	// request that started them.
 	atTerminals sync.Map
 }
 
 // InitName is the name under which the program is started again as a sandbox's first process.
 const InitName = "rondo-sandbox-init"
 
-// init is where that process serves the sandbox, and ends: before the packages that the rest of the program is made of are initialised,
-// which would take more time and memory than the sandbox. Packages that a program's others do not wait for come in the order of
-// their paths.
+// init is where that process serves the sandbox, and ends: before the packages that the rest of the
+// program is made of are initialised, which would take more time and memory than the sandbox.
+// Packages that a program's others do not wait for come in the order of their paths.
 func init() {
 	if calledUnderTest() {
 		os.Exit(underTest(os.Args[1:]))
@@ -76,8 +78,8 @@ func init() {
 	os.Exit(0)
 }
 
-// run builds the sandbox and serves it. It returns when the owner hangs up, or was told why the sandbox cannot be built; the process
-// must then exit.
+// run builds the sandbox and serves it. It returns when the owner hangs up, or was told why the
+// sandbox cannot be built; the process must then exit.
 func run() error {
 	a := &agent{conn: os.NewFile(wire.ControlFD, "control")}
 	if err := a.start(); err != nil {
@@ -86,7 +88,8 @@ func run() error {
 	if err := a.respond(wire.Response{SharedInodes: a.sharedInodes}); err != nil {
 		return err
 	}
-	// A sandbox that is held gives back what starting took; one for a single command has no time for that.
+	// A sandbox that is held gives back what starting took; one for a single
+	// command has no time for that.
 	time.AfterFunc(settled, debug.FreeOSMemory)
 	err := a.serve()
 	if a.private != nil {
@@ -95,8 +98,9 @@ func run() error {
 	return err
 }
 
-// closeInherited closes what the owner's own parents left open for whomever it starts: a folder of the host among it would be a way out.
-// What this process opened itself is marked to be closed on exec.
+// closeInherited closes what the owner's own parents left open for whomever it starts: a
+// folder of the host among it would be a way out. What this process opened itself is
+// marked to be closed on exec.
 func closeInherited() error {
 	names, err := readNames("/proc/self/fd")
 	if err != nil {
@@ -179,7 +183,8 @@ func (a *agent) start() error {
 	return nil
 }
 
-// prepare does what can be done before it is known what for, and gives a root to complete where there are namespaces.
+// prepare does what can be done before it is known what for, and gives a root to complete
+// where there are namespaces.
 func (a *agent) prepare() (*jail.Root, error) {
 	if _, err := wire.Read(a.conn, &a.host, func() (int64, error) { return 0, nil }); err != nil {
 		return nil, fmt.Errorf("read what the sandbox sees of the host: %w", err)
@@ -202,7 +207,8 @@ func (a *agent) prepare() (*jail.Root, error) {
 	return root, err
 }
 
-// seal locks this process, and starts the threads on which all is done that programs or names inside decide over.
+// seal locks this process, and starts the threads on which all is done that programs or
+// names inside decide over.
 func (a *agent) seal() (err error) {
 	rules, err := a.rules()
 	if err != nil {
@@ -339,8 +345,8 @@ func (a *agent) answer(request wire.Request, body []byte) (response wire.Respons
 	return response, out, err
 }
 
-// tree serves the operations on whole trees. They run with init's capabilities, so that no mode bits of the workspace can
-// hide it from its owner, and below a root that names cannot leave.
+// tree serves the operations on whole trees. They run with init's capabilities, so that no mode
+// bits of the workspace can hide it from its owner, and below a root that names cannot leave.
 func (a *agent) tree(request wire.Request, body []byte) (response wire.Response, err error) {
 	from, done := a.inputs.archive(request, body)
 	defer done()

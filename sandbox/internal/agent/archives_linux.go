@@ -27,7 +27,8 @@ func (in *inputs) open(id uint64) {
 	in.waiting.Store(id, &arriving{reader, writer})
 }
 
-// archive is the archive that a request brings, or that comes after it. Who has read it, or will not, is done.
+// archive is the archive that a request brings, or that comes after it. Who has read
+// it, or will not, is done.
 func (in *inputs) archive(request wire.Request, body []byte) (from io.Reader, done func()) {
 	found, streamed := in.waiting.Load(request.ID)
 	if !streamed {
@@ -40,7 +41,8 @@ func (in *inputs) archive(request wire.Request, body []byte) (from io.Reader, do
 	}
 }
 
-// piece hands a piece over, and waits until it is read: nothing else is received meanwhile, so that no more of an archive than this is held.
+// piece hands a piece over, and waits until it is read: nothing else is received meanwhile, so that
+// no more of an archive than this is held.
 func (in *inputs) piece(request wire.Request, body []byte) {
 	found, wanted := in.waiting.Load(request.Target)
 	if !wanted {

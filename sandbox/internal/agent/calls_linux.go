@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// The server's side of a link: it runs the commands that programs of another sandbox ask for with under-test.
+// The server's side of a link: it runs the commands that programs of another sandbox
+// ask for with under-test.
 
 const (
 	// maxCalls bounds the commands that run at once. More wait for their turn.
@@ -25,11 +26,13 @@ const (
 
 // notTaken are variables of the caller that mean its own sandbox, and so nothing here.
 var notTaken = map[string]bool{
-	"PATH": true, "HOME": true, "USER": true, "LOGNAME": true, "SHELL": true, "PWD": true, "OLDPWD": true, "SHLVL": true, "_": true,
+	"PATH": true, "HOME": true, "USER": true, "LOGNAME": true, "SHELL": true, "PWD": true, "OLDPWD": true,
+	"SHLVL": true, "_": true,
 	"TMPDIR": true, "TEST_DIR": true, "ENV": true, "BASH_ENV": true,
 }
 
-// linkSocket is the socket over which the listening socket of calls goes from the caller's side to the server's.
+// linkSocket is the socket over which the listening socket of calls goes from the
+// caller's side to the server's.
 func (a *agent) linkSocket() *os.File {
 	fd := a.boot.Files[len(a.boot.Files)-1]
 	_ = unix.SetNonblock(fd, true) // so that to wait for it takes no thread
@@ -106,8 +109,9 @@ type calledWith struct {
 	files []int
 }
 
-// receiveCall takes the three pipes of a caller and its request. Nothing but pipes crosses: a file of the caller could be opened again, and more of it read or
-// written than the caller's descriptor allows.
+// receiveCall takes the three pipes of a caller and its request. Nothing but pipes crosses:
+// a file of the caller could be opened again, and more of it read or written than the
+// caller's descriptor allows.
 func receiveCall(conn *os.File) (call calledWith, err error) {
 	call.files, err = wire.ReceiveFiles(conn)
 	if err != nil {
@@ -136,7 +140,8 @@ func receiveCall(conn *os.File) (call calledWith, err error) {
 	return call, err
 }
 
-// runCall runs a command until it ends, its time is over, or its caller hangs up, and ends what it left behind.
+// runCall runs a command until it ends, its time is over, or its caller hangs up, and
+// ends what it left behind.
 func (a *agent) runCall(conn *os.File, call calledWith) (wire.CallEnd, error) {
 	wall := unlimited.Milliseconds()
 	if call.WallMillis > 0 {
@@ -166,7 +171,8 @@ func (a *agent) runCall(conn *os.File, call calledWith) (wire.CallEnd, error) {
 	return wire.CallEnd{ExitCode: exitCode(status)}, nil
 }
 
-// startCall starts a call's command at the caller's pipes, which it closes on this side, and tells who ran before.
+// startCall starts a call's command at the caller's pipes, which it closes on this side,
+// and tells who ran before.
 func (a *agent) startCall(c *command, files []int) (before map[key]bool, err error) {
 	defer wire.CloseFiles(files)
 	a.calling.Lock()
@@ -182,7 +188,8 @@ func (a *agent) startCall(c *command, files []int) (before map[key]bool, err err
 	return before, err
 }
 
-// clearCall ends what a call left behind. Where no other one runs, that is everything, which not even a fork bomb escapes.
+// clearCall ends what a call left behind. Where no other one runs, that is everything, which not
+// even a fork bomb escapes.
 func (a *agent) clearCall(before map[key]bool) {
 	a.calling.Lock()
 	defer a.calling.Unlock()
@@ -193,7 +200,8 @@ func (a *agent) clearCall(before map[key]bool) {
 	}
 }
 
-// callEnv is the environment of a call's command: the server's own, and over it what the caller has set that its sandbox had not.
+// callEnv is the environment of a call's command: the server's own, and over it what the caller has
+// set that its sandbox had not.
 func (a *agent) callEnv(caller []string) map[string]string {
 	env := map[string]string{}
 	for name, value := range a.boot.LinkEnv {
@@ -210,7 +218,8 @@ func (a *agent) callEnv(caller []string) map[string]string {
 	return env
 }
 
-// variableName tells names of variables from other texts that a shell puts into an environment, such as functions.
+// variableName tells names of variables from other texts that a shell puts into an
+// environment, such as functions.
 func variableName(name string) bool {
 	for i, r := range name {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_'

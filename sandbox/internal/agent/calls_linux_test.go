@@ -50,7 +50,8 @@ func TestReceiveCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			call, err := receiveCall(server)
-			if want == "" && (err != nil || len(call.Argv) != 1) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			if want == "" && (err != nil || len(call.Argv) != 1) ||
+				want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 				t.Errorf("%+v, %v, want %q", call, err, want)
 			}
 			if err == nil {
@@ -61,10 +62,13 @@ func TestReceiveCall(t *testing.T) {
 	}
 }
 
-// TestCallEnvironment: what the tests have set goes over, and what means their own sandbox or began there does not.
+// TestCallEnvironment: what the tests have set goes over, and what means their own sandbox
+// or began there does not.
 func TestCallEnvironment(t *testing.T) {
-	a := &agent{boot: wire.Boot{LinkEnv: map[string]string{"PATH": "/bin", "HOME": "/root", "TZ": "UTC"}, Withheld: map[string]string{"TZ": "UTC", "SECRET": "x", "LANG": "C"}}}
-	env := a.callEnv([]string{"PATH=/run/under-test", "HOME=/elsewhere", "TZ=Asia/Tokyo", "SECRET=x", "LANG=de", "A=1=2", "LD_PRELOAD=x", "BASH_ENV=y", "BASH_FUNC_f%%=() { :; }", "=z", "none"})
+	a := &agent{boot: wire.Boot{LinkEnv: map[string]string{"PATH": "/bin", "HOME": "/root", "TZ": "UTC"},
+		Withheld: map[string]string{"TZ": "UTC", "SECRET": "x", "LANG": "C"}}}
+	env := a.callEnv([]string{"PATH=/run/under-test", "HOME=/elsewhere", "TZ=Asia/Tokyo", "SECRET=x", "LANG=de",
+		"A=1=2", "LD_PRELOAD=x", "BASH_ENV=y", "BASH_FUNC_f%%=() { :; }", "=z", "none"})
 	want := map[string]string{"PATH": "/bin", "HOME": "/root", "TZ": "Asia/Tokyo", "LANG": "de", "A": "1=2"}
 	if len(env) != len(want) {
 		t.Errorf("environment %q, want %q", env, want)

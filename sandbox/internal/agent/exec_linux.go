@@ -17,8 +17,8 @@ import (
 const (
 	// termGrace is what a command gets between SIGTERM and SIGKILL when its time is over.
 	termGrace = 500 * time.Millisecond
-	// drainTime bounds the wait for output after a command and all that it left behind are gone; only a process that was there
-	// before and was handed the pipe can still hold it.
+	// drainTime bounds the wait for output after a command and all that it left behind are gone;
+	// only a process that was there before and was handed the pipe can still hold it.
 	drainTime = 250 * time.Millisecond
 	// largestPipe is what an ordinary user's pipe can hold at most.
 	largestPipe = 1 << 20
@@ -48,7 +48,8 @@ type stream struct {
 }
 
 func (a *agent) exec(request wire.Request, stdin []byte) (wire.Response, [][]byte, error) {
-	c := &command{request: a.private.command(request), ended: make(chan unix.WaitStatus, 1), cancel: make(chan struct{}, 1), flood: make(chan struct{}, 3)}
+	c := &command{request: a.private.command(request), ended: make(chan unix.WaitStatus, 1),
+		cancel: make(chan struct{}, 1), flood: make(chan struct{}, 3)}
 	a.running.Store(request.ID, c)
 	defer a.running.Delete(request.ID)
 	before, kills, begin := snapshot(), a.memory.count(), time.Now()
@@ -96,7 +97,8 @@ func (a *agent) await(c *command) unix.WaitStatus {
 	ended := false
 	stop := make(chan struct{})
 	defer close(stop)
-	hunger := newHunger(time.Duration(c.request.WallMillis)*time.Millisecond, func() map[int]usage { return usages(c.pid) })
+	hunger := newHunger(time.Duration(c.request.WallMillis)*time.Millisecond,
+		func() map[int]usage { return usages(c.pid) })
 	over := hunger.watch(stop)
 	select {
 	case status = <-c.ended:
@@ -187,7 +189,8 @@ func find(name, dir string, env map[string]string) (string, error) {
 	return "", &os.PathError{Op: "start", Path: name, Err: fs.ErrNotExist}
 }
 
-// launchFailure answers the exit code and text that a shell would give, or 0 where the fault is not the command's.
+// launchFailure answers the exit code and text that a shell would give, or 0 where the
+// fault is not the command's.
 func launchFailure(err error, argv []string) (int, string) {
 	var folder *noFolder
 	switch {
@@ -199,7 +202,8 @@ func launchFailure(err error, argv []string) (int, string) {
 		return exitNotExecutable, argv[0] + ": cannot start: the sandbox's limit on processes is reached\n"
 	case errors.Is(err, syscall.ENOSPC):
 		return exitNotExecutable, argv[0] + ": cannot start: no space left on device\n"
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.E2BIG), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EINVAL):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.E2BIG),
+		errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EINVAL):
 		return exitNotExecutable, fmt.Sprintf("%s: cannot start: %v\n", argv[0], err)
 	}
 	return 0, ""
@@ -236,7 +240,8 @@ func (a *agent) open(c *command, stdin []byte) (files []uintptr, closeAll func()
 		files = append(files, writing.Fd())
 		if c.request.Stream {
 			c.outputs[i].send = func(data []byte) {
-				_ = a.respond(wire.Response{ID: c.request.ID, Stream: i + 1}, a.private.inward(data)) // the last answer says it if the owner is gone
+				// the last answer says it if the owner is gone
+				_ = a.respond(wire.Response{ID: c.request.ID, Stream: i + 1}, a.private.inward(data))
 			}
 		}
 		c.outputs[i].begin(reading, c.request.Output, c.flood)
@@ -258,7 +263,8 @@ func (a *agent) open(c *command, stdin []byte) (files []uintptr, closeAll func()
 // closed is a descriptor that a started program does not have.
 const closed = ^uintptr(0)
 
-// openReport makes the socket on which a command reports, with its greeting already in it, and reads this end of it.
+// openReport makes the socket on which a command reports, with its greeting already in it,
+// and reads this end of it.
 func (c *command) openReport() (far *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -296,7 +302,8 @@ func input(data []byte) (*os.File, error) {
 func (a *agent) backgroundLog(c *command) (file *os.File, err error) {
 	c.result.Log = fmt.Sprintf("/tmp/background-%d.log", c.request.ID)
 	a.work.do(func() {
-		file, err = os.OpenFile(a.private.path(c.result.Log), os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o644)
+		file, err = os.OpenFile(a.private.path(c.result.Log),
+			os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o644)
 	})
 	return file, err
 }
@@ -314,7 +321,8 @@ func (s *stream) begin(pipe *os.File, limit int, flood chan<- struct{}) {
 	}()
 }
 
-// rest takes what already is in a pipe whose time is over: who reads it may have been slow, or slowed by the owner.
+// rest takes what already is in a pipe whose time is over: who reads it may have been
+// slow, or slowed by the owner.
 func rest(pipe *os.File, take func([]byte)) {
 	raw, err := pipe.SyscallConn()
 	if err != nil {

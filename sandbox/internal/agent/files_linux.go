@@ -44,7 +44,8 @@ func (a *agent) file(request wire.Request, body []byte) (response wire.Response,
 	return response, [][]byte{data}, err
 }
 
-// openRegular opens a file without waiting for the other end of a pipe, and refuses what is not a file.
+// openRegular opens a file without waiting for the other end of a pipe, and
+// refuses what is not a file.
 func openRegular(path string, flags int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
 	file, err := openPlain(path, flags|syscall.O_NONBLOCK|syscall.O_NOCTTY, mode)
 	if err != nil {
@@ -75,7 +76,8 @@ func readFile(path string, limit int64) (data []byte, total int64, err error) {
 	return data, max(info.Size(), int64(len(data))), err
 }
 
-// stat tells of a file, and does not follow a link. The time of its last change is one that no process can set.
+// stat tells of a file, and does not follow a link. The time of its last change is one
+// that no process can set.
 func stat(path string) (*wire.State, error) {
 	file, err := openPlain(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -87,10 +89,12 @@ func stat(path string) (*wire.State, error) {
 		return nil, err
 	}
 	found := info.Sys().(*syscall.Stat_t)
-	return &wire.State{Size: info.Size(), Changed: found.Ctim.Nano(), Mode: uint32(info.Mode()), Links: uint64(found.Nlink), Inode: found.Ino}, nil
+	return &wire.State{Size: info.Size(), Changed: found.Ctim.Nano(), Mode: uint32(info.Mode()),
+		Links: uint64(found.Nlink), Inode: found.Ino}, nil
 }
 
-// writeFile replaces a file's content and makes its folders. Mode 0 keeps the mode of a file that is there.
+// writeFile replaces a file's content and makes its folders. Mode 0 keeps the mode
+// of a file that is there.
 func writeFile(path string, data []byte, mode fs.FileMode) error {
 	if err := makeFolder(filepath.Dir(path)); err != nil {
 		return err
@@ -113,7 +117,8 @@ func writeFile(path string, data []byte, mode fs.FileMode) error {
 	return errors.Join(err, file.Close())
 }
 
-// list answers the names in a folder, sorted, folders with a slash, each ended by a zero byte, and how many there are.
+// list answers the names in a folder, sorted, folders with a slash, each ended by a zero
+// byte, and how many there are.
 func list(path string, limit int64) ([]byte, int64, error) {
 	folder, err := openPlain(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {

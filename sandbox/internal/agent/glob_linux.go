@@ -33,8 +33,9 @@ type foundFile struct {
 	changed int64
 }
 
-// glob answers the files below a folder whose path matches at any depth, newest first, then by path, each ended by a zero byte. The
-// total is larger than what is answered where there are, or may be, more.
+// glob answers the files below a folder whose path matches at any depth, newest first,
+// then by path, each ended by a zero byte. The total is larger than what is answered where
+// there are, or may be, more.
 func glob(root string, query wire.Grep) (data []byte, total int64, err error) {
 	pattern := query.Glob
 	if !strings.HasPrefix(pattern, "**/") {

@@ -33,9 +33,12 @@ const (
 var errEnough = errors.New("enough")
 
 var fileTypes = map[string][]string{
-	"c": {".c", ".h"}, "cpp": {".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp"}, "css": {".css"}, "go": {".go"}, "html": {".html", ".htm"},
-	"java": {".java"}, "js": {".js", ".jsx", ".mjs", ".cjs"}, "json": {".json"}, "md": {".md"}, "py": {".py", ".pyi"}, "ruby": {".rb"},
-	"rust": {".rs"}, "sh": {".sh", ".bash"}, "toml": {".toml"}, "ts": {".ts", ".tsx"}, "txt": {".txt"}, "yaml": {".yaml", ".yml"},
+	"c": {".c", ".h"}, "cpp": {".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp"}, "css": {".css"}, "go": {".go"},
+	"html": {".html", ".htm"},
+	"java": {".java"}, "js": {".js", ".jsx", ".mjs", ".cjs"}, "json": {".json"}, "md": {".md"},
+	"py": {".py", ".pyi"}, "ruby": {".rb"},
+	"rust": {".rs"}, "sh": {".sh", ".bash"}, "toml": {".toml"}, "ts": {".ts", ".tsx"}, "txt": {".txt"},
+	"yaml": {".yaml", ".yml"},
 }
 
 type search struct {
@@ -52,15 +55,18 @@ type search struct {
 	cutShort string // why not all is shown
 }
 
-// packagesFolder holds what is not the project's own. A search below it, or one whose pattern names it, looks into it.
+// packagesFolder holds what is not the project's own. A search below it, or one whose pattern
+// names it, looks into it.
 const packagesFolder = "node_modules"
 
-// hasPackages reports whether a search that begins at a folder, for files of a pattern, looks into packagesFolder.
+// hasPackages reports whether a search that begins at a folder, for files of a pattern,
+// looks into packagesFolder.
 func hasPackages(root, pattern string) bool {
 	return strings.Contains(root+"/", "/"+packagesFolder+"/") || strings.Contains(pattern, packagesFolder)
 }
 
-// grep searches one file, or all text files below a folder but hidden ones and those of packages, in the order of their paths.
+// grep searches one file, or all text files below a folder but hidden ones and those of packages,
+// in the order of their paths.
 func grep(root string, query wire.Grep) ([]byte, error) {
 	s := &search{Grep: query, root: root, deadline: time.Now().Add(time.Duration(query.DeadlineSeconds) * time.Second)}
 	s.Before, s.After = min(max(s.Before, 0), maxContext), min(max(s.After, 0), maxContext)
@@ -124,7 +130,8 @@ func (s *search) compile() (err error) {
 	return fmt.Errorf("%w: output_mode %q (content, files_with_matches or count)", wire.ErrInvalid, s.Mode)
 }
 
-// compileGlob translates *, ?, **, [...] and {a,b}. Without a slash the pattern is for the file's name, at any depth.
+// compileGlob translates *, ?, **, [...] and {a,b}. Without a slash the pattern is for the
+// file's name, at any depth.
 func compileGlob(glob string) (*regexp.Regexp, error) {
 	if len(glob) > maxPattern {
 		return nil, fmt.Errorf("%w: glob of %d bytes (limit %d)", wire.ErrInvalid, len(glob), maxPattern)
@@ -172,7 +179,8 @@ func (s *search) visit(name string, found fs.DirEntry, err error) error {
 	if name == s.root {
 		return nil
 	}
-	if strings.HasPrefix(found.Name(), ".") || name == procFolder || found.Name() == packagesFolder && !hasPackages(s.root, s.Glob) {
+	if strings.HasPrefix(found.Name(), ".") || name == procFolder ||
+		found.Name() == packagesFolder && !hasPackages(s.root, s.Glob) {
 		if found.IsDir() {
 			return fs.SkipDir
 		}
@@ -246,7 +254,8 @@ func (s *search) file(name string) error {
 // span is one match, by lines counted from 0, both ends included.
 type span struct{ first, last int }
 
-// matches finds the lines that match: line by line, or over the whole text when the search is for several lines at once.
+// matches finds the lines that match: line by line, or over the whole text when the search is
+// for several lines at once.
 func (s *search) matches(data []byte) []span {
 	var found []span
 	if s.Multiline {
@@ -254,7 +263,8 @@ func (s *search) matches(data []byte) []span {
 		for _, m := range s.expression.FindAllIndex(data, s.HeadLimit+1) {
 			line += bytes.Count(data[at:m[0]], []byte("\n"))
 			at = m[0]
-			found = append(found, span{line, line + bytes.Count(bytes.TrimSuffix(data[m[0]:m[1]], []byte("\n")), []byte("\n"))})
+			found = append(found, span{line, line + bytes.Count(bytes.TrimSuffix(data[m[0]:m[1]], []byte("\n")),
+				[]byte("\n"))})
 		}
 		return found
 	}
@@ -268,7 +278,8 @@ func (s *search) matches(data []byte) []span {
 	return found
 }
 
-// content shows the matching lines as path:line:text, and context lines with dashes; groups that do not touch are parted by "--".
+// content shows the matching lines as path:line:text, and context lines with dashes; groups that do
+// not touch are parted by "--".
 func (s *search) content(name string, data []byte, found []span) error {
 	lines := bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
 	shownTo := -1
@@ -278,7 +289,8 @@ func (s *search) content(name string, data []byte, found []span) error {
 		if i+1 < len(found) {
 			to = min(to, max(found[i+1].first-1, last)) // the next match shows the rest
 		}
-		if s.Before+s.After > 0 && s.out.Len() > 0 && from > shownTo+1 || s.Before+s.After > 0 && s.out.Len() > 0 && shownTo < 0 {
+		if s.Before+s.After > 0 && s.out.Len() > 0 && from > shownTo+1 ||
+			s.Before+s.After > 0 && s.out.Len() > 0 && shownTo < 0 {
 			s.out.WriteString("--\n")
 		}
 		for line := from; line <= to; line++ {

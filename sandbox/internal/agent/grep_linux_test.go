@@ -40,19 +40,25 @@ func TestGrep(t *testing.T) {
 		query wire.Grep
 		want  string
 	}{
-		{"content", wire.Grep{Pattern: `^func \w+`}, "a.go:3:func One() {}\na.go:4:func Two() {}\nb/d.go:1:func Three() {\nno-newline.sh:1:func last\n"},
+		{"content", wire.Grep{Pattern: `^func \w+`},
+			"a.go:3:func One() {}\na.go:4:func Two() {}\nb/d.go:1:func Three() {\nno-newline.sh:1:func last\n"},
 		{"files", wire.Grep{Pattern: "func", Mode: "files_with_matches"}, "a.go\nb/d.go\nno-newline.sh\n"},
 		{"count", wire.Grep{Pattern: "func", Mode: "count"}, "a.go:2\nb/d.go:1\nno-newline.sh:1\n"},
 		{"ignore case", wire.Grep{Pattern: "TWO", IgnoreCase: true}, "a.go:4:func Two() {}\nb/c.txt:2:Two\n"},
 		{"line end", wire.Grep{Pattern: "one$"}, "b/c.txt:1:one\n"},
-		{"glob by name", wire.Grep{Pattern: "func", Glob: "*.go"}, "a.go:3:func One() {}\na.go:4:func Two() {}\nb/d.go:1:func Three() {\n"},
+		{"glob by name", wire.Grep{Pattern: "func", Glob: "*.go"},
+			"a.go:3:func One() {}\na.go:4:func Two() {}\nb/d.go:1:func Three() {\n"},
 		{"glob by path", wire.Grep{Pattern: "func", Glob: "b/*.{go,txt}"}, "b/d.go:1:func Three() {\n"},
 		{"glob with comma", wire.Grep{Pattern: "comma", Glob: "x,y.*"}, "x,y.md:1:comma\n"},
 		{"type", wire.Grep{Pattern: "func", Type: "sh"}, "no-newline.sh:1:func last\n"},
-		{"context", wire.Grep{Pattern: "Two", Before: 1, After: 1}, "a.go-3-func One() {}\na.go:4:func Two() {}\na.go-5-// end\n--\nb/c.txt-1-one\nb/c.txt:2:Two\nb/c.txt-3-three\n"},
-		{"context of neighbours", wire.Grep{Pattern: "^func", Glob: "a.go", Before: 1, After: 1}, "a.go-2-\na.go:3:func One() {}\na.go:4:func Two() {}\na.go-5-// end\n"},
-		{"several lines", wire.Grep{Pattern: `One.*?Two`, Multiline: true}, "a.go:3:func One() {}\na.go:4:func Two() {}\n"},
-		{"head limit", wire.Grep{Pattern: "func", HeadLimit: 1}, "a.go:3:func One() {}\n[at least 1 shown; there may be more: head_limit is 1]\n"},
+		{"context", wire.Grep{Pattern: "Two", Before: 1, After: 1},
+			"a.go-3-func One() {}\na.go:4:func Two() {}\na.go-5-// end\n--\nb/c.txt-1-one\nb/c.txt:2:Two\nb/c.txt-3-three\n"},
+		{"context of neighbours", wire.Grep{Pattern: "^func", Glob: "a.go", Before: 1, After: 1},
+			"a.go-2-\na.go:3:func One() {}\na.go:4:func Two() {}\na.go-5-// end\n"},
+		{"several lines", wire.Grep{Pattern: `One.*?Two`, Multiline: true},
+			"a.go:3:func One() {}\na.go:4:func Two() {}\n"},
+		{"head limit", wire.Grep{Pattern: "func", HeadLimit: 1},
+			"a.go:3:func One() {}\n[at least 1 shown; there may be more: head_limit is 1]\n"},
 		{"label", wire.Grep{Pattern: "Three", Label: "src"}, "src/b/d.go:1:func Three() {\n"},
 		{"nothing", wire.Grep{Pattern: "nowhere"}, ""},
 		{"packages", wire.Grep{Pattern: "packed", Glob: "b/node_modules/**"}, "b/node_modules/p/i.js:1:func packed\n"},
@@ -71,8 +77,10 @@ func TestGrep(t *testing.T) {
 func TestGrepRefuses(t *testing.T) {
 	dir := tree(t, map[string]string{"a": "a"})
 	for name, query := range map[string]wire.Grep{
-		"empty pattern": {}, "bad pattern": {Pattern: "("}, "long pattern": {Pattern: strings.Repeat("a", maxPattern+1)},
-		"bad mode": {Pattern: "a", Mode: "all"}, "bad type": {Pattern: "a", Type: "cobol"}, "bad glob": {Pattern: "a", Glob: "{a"},
+		"empty pattern": {}, "bad pattern": {Pattern: "("},
+		"long pattern": {Pattern: strings.Repeat("a", maxPattern+1)},
+		"bad mode":     {Pattern: "a", Mode: "all"}, "bad type": {Pattern: "a", Type: "cobol"},
+		"bad glob":        {Pattern: "a", Glob: "{a"},
 		"repetition bomb": {Pattern: "((a{1000}){1000}){1000}"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +112,8 @@ func FuzzGlob(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if glob != "" && !strings.ContainsAny(glob, `*?[]{}\/`+"\n") && strings.ToValidUTF8(glob, "") == glob && !expression.MatchString(glob) {
+		if glob != "" && !strings.ContainsAny(glob, `*?[]{}\/`+"\n") && strings.ToValidUTF8(glob, "") == glob &&
+			!expression.MatchString(glob) {
 			t.Errorf("%q does not match itself", glob)
 		}
 	})
@@ -120,13 +129,15 @@ func TestSearchesPassPackages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := filepath.Join(dir, c.below)
-			data, _, err := glob(root, wire.Grep{Glob: c.pattern, HeadLimit: 10, MaxBytes: 1 << 20, DeadlineSeconds: 60})
+			data, _, err := glob(root, wire.Grep{Glob: c.pattern, HeadLimit: 10,
+				MaxBytes: 1 << 20, DeadlineSeconds: 60})
 			names := strings.Fields(strings.ReplaceAll(string(data), "\x00", " "))
 			slices.Sort(names)
 			if strings.Join(names, " ") != c.want || err != nil {
 				t.Errorf("found %q, %v, want %q", names, err, c.want)
 			}
-			out, err := grep(root, wire.Grep{Pattern: "x", Glob: c.pattern, Mode: "files_with_matches", MaxBytes: 1 << 20, DeadlineSeconds: 60})
+			out, err := grep(root, wire.Grep{Pattern: "x", Glob: c.pattern, Mode: "files_with_matches",
+				MaxBytes: 1 << 20, DeadlineSeconds: 60})
 			if got := strings.Join(strings.Fields(string(out)), " "); got != c.want || err != nil {
 				t.Errorf("searched %q, %v, want %q", got, err, c.want)
 			}

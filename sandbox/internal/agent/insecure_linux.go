@@ -11,9 +11,10 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// private is the layout of a sandbox without isolation: its folders lie in one private folder of the host, and texts that name
-// them (command lines, environment, scripts of the verifier) are rewritten, as are the names in what comes back. It is a stand-in
-// for a file system of its own, good for well-behaved programs only.
+// private is the layout of a sandbox without isolation: its folders lie in one private folder of
+// the host, and texts that name them (command lines, environment, scripts of the verifier) are
+// rewritten, as are the names in what comes back. It is a stand-in for a file system of its own,
+// good for well-behaved programs only.
 type private struct {
 	folder  string
 	folders []string
@@ -22,7 +23,8 @@ type private struct {
 
 // newPrivate makes the folders. What is to be writable is copied.
 func newPrivate(boot wire.Boot, mounts []wire.Mount) (*private, error) {
-	p := &private{folder: boot.Insecure, folders: append([]string{boot.Workdir, "/tmp", "/var/tmp", "/logs", "/root"}, boot.ReadOnly...)}
+	p := &private{folder: boot.Insecure, folders: append([]string{boot.Workdir, "/tmp", "/var/tmp", "/logs", "/root"},
+		boot.ReadOnly...)}
 	for _, mount := range mounts {
 		if mount.Overlay || mount.Source != mount.Target {
 			p.folders = append(p.folders, mount.Target)
@@ -90,7 +92,8 @@ func (p *private) outward(text string) string {
 		if found == nil {
 			return out.String() + text
 		}
-		start, last := found[4], found[5]-1 // of the folder's name, whose last letter keeps /app/tmp from being taken for /tmp
+		// of the folder's name, whose last letter keeps /app/tmp from being taken for /tmp
+		start, last := found[4], found[5]-1
 		out.WriteString(text[:start] + p.folder + text[start:last])
 		text = text[last:]
 	}

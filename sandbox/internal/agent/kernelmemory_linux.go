@@ -12,15 +12,17 @@ import (
 
 // What a process costs the kernel beside its pages, which a control group would count.
 const (
-	// tablesFrom is the address space from which on page tables are worth looking at: they are a 512th of it at most.
+	// tablesFrom is the address space from which on page tables are worth looking at: they
+	// are a 512th of it at most.
 	tablesFrom = 128 << 20
-	// freeFiles are the open files of a process that count as nothing; each further one counts fileCost, half a pipe's buffer above the
-	// kernel's limit of a user's pipes.
+	// freeFiles are the open files of a process that count as nothing; each further one counts
+	// fileCost, half a pipe's buffer above the kernel's limit of a user's pipes.
 	freeFiles = 64
 	fileCost  = 4 << 10
 )
 
-// memory is what a process costs, in bytes: pages, page tables and open files. Pages of zeros that are only read are in none but the tables.
+// memory is what a process costs, in bytes: pages, page tables and open files. Pages of zeros that
+// are only read are in none but the tables.
 func (p process) memory() int64 {
 	total := p.residentPages * int64(os.Getpagesize())
 	folder := "/proc/" + strconv.Itoa(p.pid)
@@ -57,7 +59,8 @@ type segment struct {
 // remove removes the segment, when nobody uses it any more.
 func (s segment) remove() { _, _ = unix.SysvShmCtl(s.id, unix.IPC_RMID, nil) }
 
-// segments lists those of this process's namespace: key, id, mode, size, two processes, users, five times and owners, resident, swapped.
+// segments lists those of this process's namespace: key, id, mode, size, two processes, users, five
+// times and owners, resident, swapped.
 func segments() (found []segment) {
 	text, err := os.ReadFile("/proc/sysvipc/shm")
 	if err != nil {
@@ -87,7 +90,8 @@ const (
 	sendMemory    = 2
 )
 
-// socketMemory is what is in the buffers of the sockets of this process's network namespace, in bytes.
+// socketMemory is what is in the buffers of the sockets of this process's
+// network namespace, in bytes.
 func socketMemory() (total int64) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
@@ -101,7 +105,8 @@ func socketMemory() (total int64) {
 	total = diagnosed(fd, append(request, make([]byte, 8)...), unixAnswer, unixMemory)
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		for _, protocol := range []byte{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
-			// struct inet_diag_req_v2: family, protocol, what to show, padding, states, a socket's id.
+			// struct inet_diag_req_v2: family, protocol, what to show,
+			// padding, states, a socket's id.
 			request := binary.NativeEndian.AppendUint32([]byte{family, protocol, inetShow, 0}, ^uint32(0))
 			total += diagnosed(fd, append(request, make([]byte, 48)...), inetAnswer, inetMemory)
 		}
@@ -109,7 +114,8 @@ func socketMemory() (total int64) {
 	return total
 }
 
-// diagnosed sends one request and adds the buffers up in its answers, each of which has attributes behind its head.
+// diagnosed sends one request and adds the buffers up in its answers, each of which has
+// attributes behind its head.
 func diagnosed(fd int, request []byte, head int, attribute uint16) (total int64) {
 	message := binary.NativeEndian.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(request)))
 	message = binary.NativeEndian.AppendUint16(message, diagByFamily)
@@ -145,7 +151,8 @@ func buffered(attributes []byte, wanted uint16) int64 {
 			return 0
 		}
 		if values := attributes[unix.SizeofNlAttr:size]; kind == wanted && len(values) >= 4*(sendMemory+1) {
-			return int64(binary.NativeEndian.Uint32(values[4*receiveMemory:])) + int64(binary.NativeEndian.Uint32(values[4*sendMemory:]))
+			return int64(binary.NativeEndian.Uint32(values[4*receiveMemory:])) +
+				int64(binary.NativeEndian.Uint32(values[4*sendMemory:]))
 		}
 		attributes = attributes[min(len(attributes), aligned(size)):]
 	}

@@ -10,13 +10,15 @@ import (
 
 const memoryPollInterval = 100 * time.Millisecond
 
-// memoryPoller enforces the memory limit where no cgroup can: while anything runs it adds up what is counted, and kills the largest process
-// of a sandbox that is above its limit. Shared pages count once for each process, so it errs to the strict side.
+// memoryPoller enforces the memory limit where no cgroup can: while anything runs it adds up what
+// is counted, and kills the largest process of a sandbox that is above its limit. Shared pages
+// count once for each process, so it errs to the strict side.
 type memoryPoller struct {
 	// mu is held over a kill and its count: who saw the end of a killed process sees it counted.
 	mu    sync.Mutex
 	kills int64
-	// own: the sandbox has its own namespaces, so shared memory and sockets that can be listed are its.
+	// own: the sandbox has its own namespaces, so shared memory and sockets
+	// that can be listed are its.
 	own bool
 }
 
@@ -67,7 +69,8 @@ func (m *memoryPoller) enforce(limit int64) {
 	}
 }
 
-// count is how many processes were killed so far; a nil poller, where a cgroup limits, has killed none.
+// count is how many processes were killed so far; a nil poller, where a cgroup
+// limits, has killed none.
 func (m *memoryPoller) count() int64 {
 	if m == nil {
 		return 0
@@ -77,8 +80,9 @@ func (m *memoryPoller) count() int64 {
 	return m.kills
 }
 
-// scapegoat starts processes that the kernel kills before this one when memory runs out, however small the limit is. They inherit
-// that from the start: a process that was marked later may have had children already.
+// scapegoat starts processes that the kernel kills before this one when memory runs out,
+// however small the limit is. They inherit that from the start: a process that was marked later
+// may have had children already.
 type scapegoat struct {
 	score *os.File // of this process; it must be open before the process seals itself off. Nil where it may not be set
 	own   []byte

@@ -10,7 +10,8 @@ import (
 // floodFactor: a stream that wrote this many times what is kept of it is not read any further.
 const floodFactor = 1024
 
-// output keeps the first and the last half of a limit of what is written to it, or sends all of it on until the limit.
+// output keeps the first and the last half of a limit of what is written to it, or sends all
+// of it on until the limit.
 type output struct {
 	limit int
 	send  func(data []byte) // nil keeps

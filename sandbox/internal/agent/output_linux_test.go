@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestOutputKeepsBothEnds compares with the plain way: keep everything, then cut, whatever pieces it came in.
+// TestOutputKeepsBothEnds compares with the plain way: keep everything, then cut,
+// whatever pieces it came in.
 func TestOutputKeepsBothEnds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -28,7 +29,8 @@ func TestOutputKeepsBothEnds(t *testing.T) {
 		}
 		want := all
 		if dropped := len(all) - limit; dropped > 0 {
-			want = fmt.Appendf(bytes.Clone(all[:limit/2]), "\n[... %d bytes dropped ...]\n%s", dropped, all[len(all)-(limit-limit/2):])
+			want = fmt.Appendf(bytes.Clone(all[:limit/2]), "\n[... %d bytes dropped ...]\n%s", dropped,
+				all[len(all)-(limit-limit/2):])
 		}
 		if got := o.text(); !bytes.Equal(got, want) {
 			t.Fatalf("limit %d of %q: got %q, want %q", limit, all, got, want)
@@ -47,7 +49,8 @@ func TestFloodIsNotReadForEver(t *testing.T) {
 	}
 }
 
-// TestFloodIsEndedByItsLimit: a pipe that nobody reads any more stays open until the command has ended, so that its limit ends it and not a SIGPIPE.
+// TestFloodIsEndedByItsLimit: a pipe that nobody reads any more stays open until the command has
+// ended, so that its limit ends it and not a SIGPIPE.
 func TestFloodIsEndedByItsLimit(t *testing.T) {
 	reading, writing, err := os.Pipe()
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 // maxComplaint is how much of the end of a program's standard error is kept, in bytes.
 const maxComplaint = 2 << 10
 
-// openPipes starts a program at two pipes, on a thread without capabilities. Of its standard error the end is kept.
+// openPipes starts a program at two pipes, on a thread without capabilities. Of its
+// standard error the end is kept.
 func (a *agent) openPipes(request wire.Request) error {
 	theirs, in, out, complaints, err := pipes()
 	defer closeAll(theirs)

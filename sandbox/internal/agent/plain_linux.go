@@ -13,11 +13,12 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// procFolder is where the kernel shows processes. No file tool looks into it: what /proc says of "self" is this process, and
-// its links lead to whatever this process has open.
+// procFolder is where the kernel shows processes. No file tool looks into it: what /proc says of
+// "self" is this process, and its links lead to whatever this process has open.
 const procFolder = "/proc"
 
-// openPlain opens a path that leads through no link of the kernel's, such as those in /proc/self/fd, and not to a file of /proc.
+// openPlain opens a path that leads through no link of the kernel's, such as those in
+// /proc/self/fd, and not to a file of /proc.
 func openPlain(path string, flags int, mode fs.FileMode) (*os.File, error) {
 	fd, err := openUnlinked(path, flags|unix.O_CLOEXEC, mode)
 	if err != nil {
@@ -31,7 +32,8 @@ func openPlain(path string, flags int, mode fs.FileMode) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// hasOpenat2 reports whether the kernel (Linux 5.6), and a container around this process, have the call.
+// hasOpenat2 reports whether the kernel (Linux 5.6), and a container around
+// this process, have the call.
 var hasOpenat2 = sync.OnceValue(func() bool {
 	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC})
 	if err == nil {
@@ -57,7 +59,8 @@ func openUnlinked(path string, flags int, mode fs.FileMode) (fd int, err error) 
 	}
 }
 
-// asText follows a path's links by their text, which for a link of the kernel's is no path that leads anywhere.
+// asText follows a path's links by their text, which for a link of the kernel's is no
+// path that leads anywhere.
 func asText(path string) string {
 	if found, err := filepath.EvalSymlinks(path); err == nil {
 		return found

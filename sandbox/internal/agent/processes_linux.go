@@ -15,10 +15,12 @@ import (
 // killDeadline bounds how long a fork bomb may race with being killed.
 const killDeadline = 5 * time.Second
 
-// orphanPatience bounds how long the ends of orphans, which may be of a command that goes on, keep others from being counted as gone.
+// orphanPatience bounds how long the ends of orphans, which may be of a command that goes on, keep
+// others from being counted as gone.
 const orphanPatience = time.Second
 
-// process is one line of the process table. The start time makes it unique, as numbers are used again.
+// process is one line of the process table. The start time makes it unique,
+// as numbers are used again.
 type process struct {
 	pid, parent, session int
 	started              uint64
@@ -27,7 +29,8 @@ type process struct {
 	virtual              int64 // bytes of address space
 }
 
-// processes lists all that descend from this process: in a process namespace everything, without one what it started.
+// processes lists all that descend from this process: in a process namespace everything,
+// without one what it started.
 func processes() []process {
 	all := table()
 	var found []process
@@ -73,7 +76,8 @@ func descends(p process, all map[int]process) bool {
 	return false
 }
 
-// belongs reports whether a process is of a command that runs: of its session, or started by a process that is.
+// belongs reports whether a process is of a command that runs: of its session, or
+// started by a process that is.
 func belongs(p process, all map[int]process, running map[int]bool) bool {
 	for range len(all) {
 		if running[p.session] {
@@ -88,7 +92,8 @@ func belongs(p process, all map[int]process, running map[int]bool) bool {
 	return false
 }
 
-// readProcess parses /proc/<pid>/stat, whose second field, the command in brackets, may hold anything.
+// readProcess parses /proc/<pid>/stat, whose second field, the command in
+// brackets, may hold anything.
 func readProcess(pid int) (process, bool) {
 	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -98,7 +103,8 @@ func readProcess(pid int) (process, bool) {
 	if end < 0 {
 		return process{}, false
 	}
-	// After the command: state, parent, group, session, ...; the 20th is the start time, the 21st the address space, the 22nd the resident pages.
+	// After the command: state, parent, group, session, ...; the 20th is the start time, the 21st
+	// the address space, the 22nd the resident pages.
 	fields := bytes.Fields(line[end+1:])
 	if len(fields) < 22 {
 		return process{}, false
@@ -120,7 +126,8 @@ func readNames(dir string) ([]string, error) {
 	return folder.Readdirnames(-1)
 }
 
-// reaper waits for every process of the sandbox, also those that lost their parent, and knows whose end somebody waits for.
+// reaper waits for every process of the sandbox, also those that lost their parent, and knows
+// whose end somebody waits for.
 type reaper struct {
 	mu      sync.Mutex
 	begun   *sync.Cond // something was started since the last time there was nothing to wait for
@@ -130,7 +137,8 @@ type reaper struct {
 }
 
 func startReaper() *reaper {
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // without a process namespace, orphans come here all the same
+	// without a process namespace, orphans come here all the same
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	r := &reaper{awaited: map[int]*command{}}
 	r.begun = sync.NewCond(&r.mu)
 	go r.run()
@@ -153,8 +161,8 @@ func (r *reaper) run() {
 	}
 }
 
-// reap takes one dead process out of the table and notes whose it was, both under the lock: whoever no longer finds a process
-// there must find what is known of it.
+// reap takes one dead process out of the table and notes whose it was, both under the lock: whoever
+// no longer finds a process there must find what is known of it.
 func (r *reaper) reap() {
 	var status unix.WaitStatus
 	pid, err := unix.Wait4(-1, &status, unix.WALL|unix.WNOHANG, nil)
@@ -169,7 +177,8 @@ func (r *reaper) reap() {
 	r.orphan = time.Now().UnixNano()
 }
 
-// startWithin is how long a command is tried to be started at the limit on processes: what an earlier command left counts until it is reaped.
+// startWithin is how long a command is tried to be started at the limit on processes: what an
+// earlier command left counts until it is reaped.
 const startWithin = 200 * time.Millisecond
 
 // start runs fork, which starts a command and answers its pid, so that its end cannot be missed.
@@ -238,12 +247,13 @@ func snapshot() map[key]bool {
 	return found
 }
 
-// killLeftovers ends everything that a command left behind: all that was not there before it and belongs to no other command.
-// A process that made itself a session of its own is found as well, since nothing else could have started it. It tells how many
-// there were, just dead ones included.
+// killLeftovers ends everything that a command left behind: all that was not there before it and
+// belongs to no other command. A process that made itself a session of its own is found as well,
+// since nothing else could have started it. It tells how many there were, just dead ones included.
 func (r *reaper) killLeftovers(before map[key]bool) int {
 	found, clean := map[key]bool{}, 0
-	// One that forks and ends while the table is read is missed, with its child. It is then in the next table, dead, or was reaped meanwhile.
+	// One that forks and ends while the table is read is missed, with its child. It is then in the
+	// next table, dead, or was reaped meanwhile.
 	began := time.Now()
 	for time.Since(began) < killDeadline && clean < 2 && !alone() {
 		look, keep := time.Now(), r.sessions()
@@ -270,8 +280,8 @@ func (r *reaper) killLeftovers(before map[key]bool) int {
 	return len(found)
 }
 
-// sweep kills every process but this one in one go, so that none can fork out of it, and reports whether it did: it must not where a command runs, or where
-// processes of others are in reach.
+// sweep kills every process but this one in one go, so that none can fork out of it, and reports
+// whether it did: it must not where a command runs, or where processes of others are in reach.
 func (r *reaper) sweep() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,16 +10,19 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// A command's limit counts the time in which it runs, or waits for something of its own. Time in which the machine had no processor for any of its threads is the machine's.
+// A command's limit counts the time in which it runs, or waits for something of its own. Time in
+// which the machine had no processor for any of its threads is the machine's.
 
-// lookEvery is how often it is looked whether a command had a processor. Threads that come and go between are missed.
+// lookEvery is how often it is looked whether a command had a processor. Threads that come
+// and go between are missed.
 const lookEvery = time.Second
 
 // usage is how long a thread has run, and how long it has waited for a processor.
 type usage struct{ ran, waited time.Duration }
 
-// starved is how long a command had no processor while a thread of it wanted one, of the time that has passed between two looks. While any of its threads runs, it has one: what
-// they wait for each other is their own doing.
+// starved is how long a command had no processor while a thread of it wanted one, of the time that
+// has passed between two looks. While any of its threads runs, it has one: what they wait for each
+// other is their own doing.
 func starved(before, now map[int]usage, passed time.Duration) time.Duration {
 	var ran, longest time.Duration
 	for thread, u := range now {
@@ -42,7 +45,8 @@ func newHunger(limit time.Duration, read func() map[int]usage) *hunger {
 	return &hunger{read: read, limit: limit, at: time.Now()}
 }
 
-// starved is how long the command was starved until the last look: at most wire.MostStarved times its limit.
+// starved is how long the command was starved until the last look: at most
+// wire.MostStarved times its limit.
 func (h *hunger) starved() time.Duration { return time.Duration(h.total.Load()) }
 
 // watch is closed when the command's time is over. It looks until stop is closed.

@@ -14,11 +14,12 @@ func TestStarved(t *testing.T) {
 		before, now map[int]usage
 		want        int // of 10 s
 	}{
-		"nothing runs":                       {nil, nil, 0},
-		"it sleeps":                          {map[int]usage{1: seconds(1, 1)}, map[int]usage{1: seconds(1, 1)}, 0},
-		"it has a processor":                 {map[int]usage{1: seconds(1, 1)}, map[int]usage{1: seconds(11, 1)}, 0},
-		"it has one a quarter of the time":   {map[int]usage{1: seconds(1, 1)}, map[int]usage{1: seconds(3, 9)}, 8},
-		"its threads wait for each other":    {map[int]usage{1: seconds(0, 0), 2: seconds(0, 0)}, map[int]usage{1: seconds(5, 5), 2: seconds(5, 5)}, 0},
+		"nothing runs":                     {nil, nil, 0},
+		"it sleeps":                        {map[int]usage{1: seconds(1, 1)}, map[int]usage{1: seconds(1, 1)}, 0},
+		"it has a processor":               {map[int]usage{1: seconds(1, 1)}, map[int]usage{1: seconds(11, 1)}, 0},
+		"it has one a quarter of the time": {map[int]usage{1: seconds(1, 1)}, map[int]usage{1: seconds(3, 9)}, 8},
+		"its threads wait for each other": {map[int]usage{1: seconds(0, 0), 2: seconds(0, 0)},
+			map[int]usage{1: seconds(5, 5), 2: seconds(5, 5)}, 0},
 		"all of them get half of one":        {nil, map[int]usage{1: seconds(2, 8), 2: seconds(3, 7)}, 5},
 		"one waits, and one sleeps":          {nil, map[int]usage{1: seconds(1, 4), 2: seconds(0, 0)}, 4},
 		"one that is gone had the processor": {map[int]usage{1: seconds(5, 5)}, map[int]usage{2: seconds(1, 0)}, 0},
@@ -29,9 +30,11 @@ func TestStarved(t *testing.T) {
 	}
 }
 
-// TestLimitOfAStarvedCommand: a command that the machine lets run for a part of the time has its limit of running time, and at most four limits in all.
+// TestLimitOfAStarvedCommand: a command that the machine lets run for a part of the time has its
+// limit of running time, and at most four limits in all.
 func TestLimitOfAStarvedCommand(t *testing.T) {
-	for share, want := range map[float64]time.Duration{1: 10 * time.Second, 0.5: 20 * time.Second, 0.25: 40 * time.Second, 0: 40 * time.Second} {
+	for share, want := range map[float64]time.Duration{1: 10 * time.Second, 0.5: 20 * time.Second,
+		0.25: 40 * time.Second, 0: 40 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			read := func() map[int]usage {
@@ -40,8 +43,10 @@ func TestLimitOfAStarvedCommand(t *testing.T) {
 			}
 			h, stop := newHunger(10*time.Second, read), make(chan struct{})
 			<-h.watch(stop)
-			if took := time.Since(began); took < want-time.Second || took > want+time.Second || h.starved() < want-11*time.Second || h.starved() > 30*time.Second {
-				t.Errorf("with a processor for %g of the time it is over after %s, starved for %s; want %s", share, took, h.starved(), want)
+			if took := time.Since(began); took < want-time.Second || took > want+time.Second ||
+				h.starved() < want-11*time.Second || h.starved() > 30*time.Second {
+				t.Errorf("with a processor for %g of the time it is over after %s, starved for %s; want %s", share,
+					took, h.starved(), want)
 			}
 		})
 	}

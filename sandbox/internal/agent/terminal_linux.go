@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/internal/wire"
 )
 
-// terminal is a program whose input and output the owner has: at a pseudo terminal of its own, or at two pipes.
+// terminal is a program whose input and output the owner has: at a pseudo terminal of
+// its own, or at two pipes.
 type terminal struct {
 	command *command
 	in, out *os.File // both are the pseudo terminal's
@@ -50,7 +51,8 @@ func (a *agent) terminals(request wire.Request, body []byte) (response wire.Resp
 	return t.read(request.Max)
 }
 
-// openTerminal starts a program as the leader of a session whose terminal it has, on a thread without capabilities.
+// openTerminal starts a program as the leader of a session whose terminal it has, on a
+// thread without capabilities.
 func (a *agent) openTerminal(request wire.Request) (err error) {
 	sent := a.private.command(request)
 	c := &command{request: sent, ended: make(chan unix.WaitStatus, 1)}
@@ -64,7 +66,8 @@ func (a *agent) openTerminal(request wire.Request) (err error) {
 		defer slave.Close()
 		at := slave.Fd()
 		c.pid, err = a.reaper.start(c, func() (int, error) {
-			return a.fork(sent, &syscall.ProcAttr{Files: []uintptr{at, at, at}, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true}})
+			return a.fork(sent, &syscall.ProcAttr{Files: []uintptr{at, at, at},
+				Sys: &syscall.SysProcAttr{Setsid: true, Setctty: true}})
 		})
 		if err != nil {
 			master.Close()
@@ -93,7 +96,8 @@ func pseudoTerminal(rows, columns uint16) (master, slave *os.File, err error) {
 	err = errors.Join(unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0), resize(master, rows, columns))
 	if err == nil {
 		// By number, as paths below /dev mean what the sandbox's folders say.
-		other, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+		other, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER,
+			unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
 		if errno == 0 {
 			return master, os.NewFile(other, "terminal"), nil
 		}
@@ -113,7 +117,8 @@ func resize(master *os.File, rows, columns uint16) error {
 	return errors.Join(err, sizeErr)
 }
 
-// read waits for output. When there will be no more it answers how the program ended, and what it complained of.
+// read waits for output. When there will be no more it answers how the program ended,
+// and what it complained of.
 func (t *terminal) read(limit int64) (response wire.Response, out [][]byte, err error) {
 	t.reading.Lock()
 	defer t.reading.Unlock()
@@ -129,8 +134,10 @@ func (t *terminal) read(limit int64) (response wire.Response, out [][]byte, err 
 	return wire.Response{Exec: &wire.Exec{ExitCode: exitCode(t.status)}}, [][]byte{t.complaint}, nil
 }
 
-// isHangup tells the errors of reading that say that no more will come: nobody has the other side of the terminal open, the program has ended
-// and left its pipe to others, or the owner has hung up.
+// isHangup tells the errors of reading that say that no more will come: nobody has the
+// other side of the terminal open, the program has ended and left its pipe to others,
+// or the owner has hung up.
 func isHangup(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EIO) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed)
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EIO) || errors.Is(err, os.ErrDeadlineExceeded) ||
+		errors.Is(err, os.ErrClosed)
 }

@@ -27,7 +27,8 @@ const (
 	callSocket = CallFolder + "/socket"
 	// Exit codes as those of timeout(1).
 	exitTimedOut, exitCallFailed = 124, 125
-	// maxCallOutput bounds each stream of a call: a shell that keeps it in a variable must not run out of memory.
+	// maxCallOutput bounds each stream of a call: a shell that keeps it in a variable
+	// must not run out of memory.
 	maxCallOutput = 8 << 20
 	// waitingCalls is how many callers may wait to be accepted.
 	waitingCalls = 128
@@ -42,7 +43,8 @@ func calledUnderTest() bool {
 	return len(os.Args) > 0 && (os.Args[0] == CallName || strings.HasSuffix(os.Args[0], "/"+CallName))
 }
 
-// offerCalls puts the command into its folder, which nothing can change from then on, and sends the socket that calls come to over the link.
+// offerCalls puts the command into its folder, which nothing can change from then on, and sends the
+// socket that calls come to over the link.
 func offerCalls(link *os.File) error {
 	defer link.Close()
 	program, err := os.Open("/proc/self/exe")
@@ -171,8 +173,9 @@ type callOutput struct {
 	done chan struct{}
 }
 
-// run asks for the command and passes its streams on. The other side gets pipes of this process alone, so that whatever still holds them there
-// keeps nobody here waiting, and none of this side's files can be opened there.
+// run asks for the command and passes its streams on. The other side gets pipes of this process
+// alone, so that whatever still holds them there keeps nobody here waiting, and none of this side's
+// files can be opened there.
 func (c *caller) run() (int, error) {
 	input, err := standardInput()
 	if err != nil {
@@ -203,8 +206,9 @@ func (c *caller) run() (int, error) {
 	return c.wait(signals)
 }
 
-// standardInput is what the command reads; nil for nothing. A file that was read in part is most likely a list that the tests go through, and not
-// meant for the command, to which it may tell what is expected.
+// standardInput is what the command reads; nil for nothing. A file that was read in part is
+// most likely a list that the tests go through, and not meant for the command, to which it
+// may tell what is expected.
 func standardInput() (*os.File, error) {
 	var found unix.Stat_t
 	if err := unix.Fstat(0, &found); err != nil {
@@ -294,7 +298,8 @@ func (c *caller) copyOutput(out *callOutput) {
 	}
 }
 
-// writeAll writes to a descriptor that may be somebody's who does not block. To one whose reader is gone it ends this process by a signal, like other programs.
+// writeAll writes to a descriptor that may be somebody's who does not block. To one whose reader is
+// gone it ends this process by a signal, like other programs.
 func writeAll(fd int, data []byte) bool {
 	for len(data) > 0 {
 		n, err := syscall.Write(fd, data)
@@ -346,7 +351,8 @@ func (c *caller) wait(signals <-chan os.Signal) (int, error) {
 	case by != 0:
 		return exitSignalBase + int(by), nil
 	case much != 0:
-		return 0, fmt.Errorf("the command was ended: it wrote more than %d MiB to descriptor %d", maxCallOutput>>20, much)
+		return 0, fmt.Errorf("the command was ended: it wrote more than %d MiB to descriptor %d", maxCallOutput>>20,
+			much)
 	case end.err != nil:
 		return 0, fmt.Errorf("the sandbox of the code under test is gone: %w", end.err)
 	case end.Message != "":
@@ -355,7 +361,8 @@ func (c *caller) wait(signals <-chan os.Signal) (int, error) {
 	return end.ExitCode, nil
 }
 
-// drain waits for the end of the output, but only for a moment: somebody else in the other sandbox may have got hold of the pipe.
+// drain waits for the end of the output, but only for a moment: somebody else in the other sandbox
+// may have got hold of the pipe.
 func (c *caller) drain() {
 	for _, out := range c.outputs {
 		_ = out.pipe.SetReadDeadline(time.Now().Add(drainTime))

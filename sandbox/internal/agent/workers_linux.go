@@ -6,10 +6,11 @@ import (
 )
 
 const (
-	// Commands are started, and files read, on threads that have no capabilities any more. Their number is fixed: a sandbox whose
-	// process limit is used up must still serve.
+	// Commands are started, and files read, on threads that have no capabilities any more. Their
+	// number is fixed: a sandbox whose process limit is used up must still serve.
 	workerThreads = 5
-	// The runtime never lets a thread go, so what is started here is there when the limit on tasks is reached.
+	// The runtime never lets a thread go, so what is started here is there when the
+	// limit on tasks is reached.
 	spareThreads = 12
 )
 

@@ -100,8 +100,10 @@ func TestPackAndUnpack(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		"README": "-rw-r--r-- read me", "bin": "drwxr-xr-x", "bin/run": "-rwxr-xr-x run", "bin/script": "-rwxr-xr-x #!/bin/sh\n", "deep": "drwxr-xr-x",
-		"deep/er": "drwxr-xr-x", "deep/er/est": "-rw-r--r-- ", "deep/link": "-> ../README", "empty": "drwxr-xr-x", "name with ünö": "-rw-r--r-- u",
+		"README": "-rw-r--r-- read me", "bin": "drwxr-xr-x", "bin/run": "-rwxr-xr-x run",
+		"bin/script": "-rwxr-xr-x #!/bin/sh\n", "deep": "drwxr-xr-x",
+		"deep/er": "drwxr-xr-x", "deep/er/est": "-rw-r--r-- ", "deep/link": "-> ../README", "empty": "drwxr-xr-x",
+		"name with ünö":  "-rw-r--r-- u",
 		"z" + long + "z": "-rw-r--r-- long",
 	}
 	if got := contents(t, root.Name()); !maps.Equal(got, want) {
@@ -168,20 +170,22 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 		data []byte
 		want error
 	}{
-		"parent":            {crafted(t, file("../planted")), ErrInvalid},
-		"parent inside":     {crafted(t, file("a/../../planted")), ErrInvalid},
-		"absolute":          {crafted(t, file("/planted")), ErrInvalid},
-		"root itself":       {crafted(t, link(".", "/")), ErrInvalid},
-		"unclean":           {crafted(t, file("a//b")), ErrInvalid},
-		"through a link":    {crafted(t, link("out", "in"), file("out/planted")), ErrInvalid},
-		"hard link":         {crafted(t, tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"}), ErrInvalid},
-		"device":            {crafted(t, tar.Header{Name: "d", Typeflag: tar.TypeBlock, Devmajor: 8}), ErrInvalid},
-		"character device":  {crafted(t, tar.Header{Name: "d", Typeflag: tar.TypeChar, Devmajor: 1}), ErrInvalid},
-		"pipe":              {crafted(t, tar.Header{Name: "p", Typeflag: tar.TypeFifo}), ErrInvalid},
-		"overlong name":     {crafted(t, file(strings.Repeat("n/", 3000)+"n")), ErrInvalid},
-		"overlong link":     {crafted(t, link("l", strings.Repeat("n", 5000))), ErrInvalid},
-		"too many":          {crafted(t, many...), ErrTooLarge},
-		"bomb":              {crafted(t, tar.Header{Name: "b", Typeflag: tar.TypeReg, Size: maxBytes + 1, Mode: 0o644}), ErrTooLarge},
+		"parent":         {crafted(t, file("../planted")), ErrInvalid},
+		"parent inside":  {crafted(t, file("a/../../planted")), ErrInvalid},
+		"absolute":       {crafted(t, file("/planted")), ErrInvalid},
+		"root itself":    {crafted(t, link(".", "/")), ErrInvalid},
+		"unclean":        {crafted(t, file("a//b")), ErrInvalid},
+		"through a link": {crafted(t, link("out", "in"), file("out/planted")), ErrInvalid},
+		"hard link": {crafted(t, tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"}),
+			ErrInvalid},
+		"device":           {crafted(t, tar.Header{Name: "d", Typeflag: tar.TypeBlock, Devmajor: 8}), ErrInvalid},
+		"character device": {crafted(t, tar.Header{Name: "d", Typeflag: tar.TypeChar, Devmajor: 1}), ErrInvalid},
+		"pipe":             {crafted(t, tar.Header{Name: "p", Typeflag: tar.TypeFifo}), ErrInvalid},
+		"overlong name":    {crafted(t, file(strings.Repeat("n/", 3000)+"n")), ErrInvalid},
+		"overlong link":    {crafted(t, link("l", strings.Repeat("n", 5000))), ErrInvalid},
+		"too many":         {crafted(t, many...), ErrTooLarge},
+		"bomb": {crafted(t, tar.Header{Name: "b", Typeflag: tar.TypeReg, Size: maxBytes + 1, Mode: 0o644}),
+			ErrTooLarge},
 		"not an archive":    {[]byte("hello"), ErrInvalid},
 		"not a tar archive": {compressed(t, []byte(strings.Repeat("hello", 1000))), ErrInvalid},
 		"cut short":         {crafted(t, file("a"))[:20], ErrInvalid},
@@ -209,7 +213,8 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 	}
 	for name, data := range map[string][]byte{
 		"absolute link": crafted(t, link("l", "/etc")), "escaping link": crafted(t, link("a/l", "../../x")),
-		"deletion": crafted(t, tar.Header{Name: "gone", Typeflag: tar.TypeReg, PAXRecords: map[string]string{deletedKey: "1"}}),
+		"deletion": crafted(t, tar.Header{Name: "gone", Typeflag: tar.TypeReg,
+			PAXRecords: map[string]string{deletedKey: "1"}}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := Unpack(openRoot(t), bytes.NewReader(data)); !errors.Is(err, ErrInvalid) {
@@ -232,14 +237,16 @@ func compressed(t testing.TB, data []byte) []byte {
 	return encoder.EncodeAll(data, nil)
 }
 
-// FuzzApply: whatever the bytes, nothing outside the root is written, nothing panics, and what was accepted is a tree that packs.
+// FuzzApply: whatever the bytes, nothing outside the root is written, nothing panics, and what was
+// accepted is a tree that packs.
 func FuzzApply(f *testing.F) {
 	f.Add([]byte{})
 	var plain bytes.Buffer
 	w := tar.NewWriter(&plain)
 	for _, header := range []tar.Header{
 		{Name: "a", Typeflag: tar.TypeReg, Mode: 0o755}, {Name: "d/", Typeflag: tar.TypeDir, Mode: 0o700},
-		{Name: "d/l", Typeflag: tar.TypeSymlink, Linkname: "../a"}, {Name: "x", Typeflag: tar.TypeReg, PAXRecords: map[string]string{deletedKey: "1"}},
+		{Name: "d/l", Typeflag: tar.TypeSymlink, Linkname: "../a"},
+		{Name: "x", Typeflag: tar.TypeReg, PAXRecords: map[string]string{deletedKey: "1"}},
 	} {
 		if err := w.WriteHeader(&header); err != nil {
 			f.Fatal(err)

@@ -41,7 +41,8 @@ func (b *Base) Encode(to io.Writer) error {
 		s := b.files[name]
 		err := encoder.Encode(record{
 			Name: name, Mode: uint32(s.mode), Link: s.link, Size: s.size, Sum: s.sum[:],
-			Known: s.identity.known, Inode: s.identity.inode, RawMode: s.identity.mode, Second: s.identity.second, Nano: s.identity.nano,
+			Known: s.identity.known, Inode: s.identity.inode, RawMode: s.identity.mode,
+			Second: s.identity.second, Nano: s.identity.nano,
 		})
 		if err != nil {
 			return err
@@ -64,7 +65,8 @@ func DecodeBase(from io.Reader) (*Base, error) {
 			return nil, fmt.Errorf("read the base of a snapshot: %w", err)
 		}
 		s := state{mode: fs.FileMode(r.Mode), link: r.Link, size: r.Size, checked: now}
-		s.identity = identity{known: r.Known, inode: r.Inode, size: r.Size, mode: r.RawMode, second: r.Second, nano: r.Nano}
+		s.identity = identity{known: r.Known, inode: r.Inode, size: r.Size, mode: r.RawMode,
+			second: r.Second, nano: r.Nano}
 		copy(s.sum[:], r.Sum)
 		base.files[r.Name] = s
 	}

@@ -29,8 +29,8 @@ type state struct {
 	checked  time.Time
 }
 
-// racy is how old a change time must be to prove that a file was not written after it was read: the coarsest clock tick of
-// a kernel is 10 ms.
+// racy is how old a change time must be to prove that a file was not written after it was read: the
+// coarsest clock tick of a kernel is 10 ms.
 const racy = 50 * time.Millisecond
 
 // Scan reads the tree below root as a base.
@@ -55,9 +55,10 @@ type ChangeKind struct {
 	Links   bool // it makes links
 }
 
-// Diff writes what differs from base as a change, uncompressed: additions, edits, modes and links in the order of the walk, then deletions.
-// Pipes, sockets and devices are no part of a workspace and are passed over. Contents of more than disk bytes are refused: holes and hard
-// links may show more than a disk of that size can hold when the change is applied.
+// Diff writes what differs from base as a change, uncompressed: additions, edits, modes and links
+// in the order of the walk, then deletions. Pipes, sockets and devices are no part of a workspace
+// and are passed over. Contents of more than disk bytes are refused: holes and hard links may show
+// more than a disk of that size can hold when the change is applied.
 func Diff(root *os.Root, base *Base, disk int64, to io.Writer) (found ChangeKind, err error) {
 	buffered := bufio.NewWriterSize(to, 64<<10)
 	out := newPlainWriter(buffered)
@@ -104,7 +105,8 @@ func (b *Base) same(root *os.Root, name string, info fs.FileInfo) (bool, error) 
 	return true, nil
 }
 
-// writeOne appends a path as it is now. A file that is written to meanwhile is taken with the size that it had when it was listed.
+// writeOne appends a path as it is now. A file that is written to meanwhile is taken with the size
+// that it had when it was listed.
 func writeOne(out *writer, root *os.Root, name string, info fs.FileInfo) error {
 	e := entry{name: name, mode: modeOf(info)}
 	switch {
@@ -127,7 +129,8 @@ func writeOne(out *writer, root *os.Root, name string, info fs.FileInfo) error {
 	return out.add(e, io.MultiReader(file, zeros{}))
 }
 
-// openFile opens what was listed as a file. What has become something else since counts as gone: it is being changed.
+// openFile opens what was listed as a file. What has become something else since counts as
+// gone: it is being changed.
 func openFile(root *os.Root, name string) (*os.File, error) {
 	file, err := root.OpenFile(name, os.O_RDONLY|openFlags, 0)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENXIO) {
@@ -142,7 +145,8 @@ func openFile(root *os.Root, name string) (*os.File, error) {
 	return file, nil
 }
 
-// readLink reads what was listed as a link. What has become something else since counts as gone, as with files.
+// readLink reads what was listed as a link. What has become something else since
+// counts as gone, as with files.
 func readLink(root *os.Root, name string) (string, error) {
 	link, err := root.Readlink(name)
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTDIR) {
@@ -184,8 +188,9 @@ func hasParent(name string, paths []string) bool {
 	return false
 }
 
-// walk visits what a workspace may hold below root: folders before their contents, names in byte order, links not followed. Folders on which
-// something is mounted are no part of it. It does without fs.WalkDir, which refuses names that are not UTF-8.
+// walk visits what a workspace may hold below root: folders before their contents, names in byte
+// order, links not followed. Folders on which something is mounted are no part of it. It does
+// without fs.WalkDir, which refuses names that are not UTF-8.
 func walk(root *os.Root, visit func(name string, info fs.FileInfo) error) error {
 	top, err := root.Stat(".")
 	if err != nil {
@@ -308,7 +313,8 @@ func (s state) equal(other state) bool {
 	return s.mode == other.mode && s.link == other.link && s.size == other.size && s.sum == other.sum
 }
 
-// unchanged proves by the kernel's own records, which a process cannot forge, that a file is as it was when it was read.
+// unchanged proves by the kernel's own records, which a process cannot forge, that a file is as
+// it was when it was read.
 func (s state) unchanged(info fs.FileInfo) bool {
 	now := identify(info)
 	return now.known && now == s.identity && s.checked.Sub(now.changed()) > racy

@@ -71,7 +71,8 @@ func TestDiff(t *testing.T) {
 	}{
 		{"nothing", func(*os.Root) error { return nil }, ""},
 		{"touched only", func(r *os.Root) error { return r.Chtimes("README", changeTime, changeTime) }, ""},
-		{"written with the same bytes", func(r *os.Root) error { return r.WriteFile("README", []byte("read me"), 0) }, ""},
+		{"written with the same bytes", func(r *os.Root) error { return r.WriteFile("README", []byte("read me"), 0) },
+			""},
 		{"replaced by the same bytes", func(r *os.Root) error {
 			return errors.Join(r.Remove("README"), r.WriteFile("README", []byte("read me"), 0o644))
 		}, ""},
@@ -85,14 +86,23 @@ func TestDiff(t *testing.T) {
 		{"deleted part", func(r *os.Root) error { return r.RemoveAll("deep/er") }, "-deep/er"},
 		{"renamed", func(r *os.Root) error { return r.Rename("bin", "sbin") }, "+sbin +sbin/run +sbin/script -bin"},
 		{"link", func(r *os.Root) error { return r.Symlink("/usr/bin/python3", "python") }, "+python"},
-		{"other link", func(r *os.Root) error { return errors.Join(r.Remove("deep/link"), r.Symlink("er", "deep/link")) }, "+deep/link"},
+		{"other link", func(r *os.Root) error {
+			return errors.Join(r.Remove("deep/link"),
+				r.Symlink("er", "deep/link"))
+		}, "+deep/link"},
 		{"file to folder", func(r *os.Root) error {
 			return errors.Join(r.Remove("README"), r.Mkdir("README", 0o755), r.WriteFile("README/x", nil, 0o644))
 		}, "+README +README/x"},
-		{"folder to file", func(r *os.Root) error { return errors.Join(r.RemoveAll("bin"), r.WriteFile("bin", nil, 0o644)) }, "+bin -bin/run -bin/script"},
-		{"folder to link", func(r *os.Root) error { return errors.Join(r.RemoveAll("bin"), r.Symlink("deep", "bin")) }, "+bin -bin/run -bin/script"},
-		{"name that is not UTF-8", func(r *os.Root) error { return r.WriteFile("bytes\xff", []byte("x"), 0o644) }, "+bytes\xff"},
-		{"name like a deletion", func(r *os.Root) error { return r.WriteFile(".wh.README", nil, 0o644) }, "+.wh.README"},
+		{"folder to file", func(r *os.Root) error {
+			return errors.Join(r.RemoveAll("bin"),
+				r.WriteFile("bin", nil, 0o644))
+		}, "+bin -bin/run -bin/script"},
+		{"folder to link", func(r *os.Root) error { return errors.Join(r.RemoveAll("bin"), r.Symlink("deep", "bin")) },
+			"+bin -bin/run -bin/script"},
+		{"name that is not UTF-8", func(r *os.Root) error { return r.WriteFile("bytes\xff", []byte("x"), 0o644) },
+			"+bytes\xff"},
+		{"name like a deletion", func(r *os.Root) error { return r.WriteFile(".wh.README", nil, 0o644) },
+			"+.wh.README"},
 		{"pipe", func(r *os.Root) error { return syscall.Mkfifo(path.Join(r.Name(), "pipe"), 0o644) }, ""},
 		{"file to pipe", func(r *os.Root) error {
 			return errors.Join(r.Remove("README"), syscall.Mkfifo(path.Join(r.Name(), "README"), 0o644))
@@ -159,7 +169,8 @@ func TestRandomChanges(t *testing.T) {
 
 // mutate does something to the tree; what cannot be done at a place is left.
 func mutate(random *rand.Rand, root *os.Root) {
-	names := []string{"README", "bin", "bin/run", "deep/er/est", "deep/er", "deep", "deep/link", "empty", "new", "new/a", "new/a/b"}
+	names := []string{"README", "bin", "bin/run", "deep/er/est", "deep/er", "deep", "deep/link", "empty",
+		"new", "new/a", "new/a/b"}
 	name := names[random.IntN(len(names))]
 	switch random.IntN(7) {
 	case 0:
@@ -184,7 +195,8 @@ func TestApplyIntoReadOnlyFolders(t *testing.T) {
 		t.Log("as root, mode bits stop nobody")
 	}
 	root, base := unpacked(t)
-	if err := errors.Join(root.Mkdir("ro", 0o755), root.WriteFile("ro/a", []byte("a"), 0o400), root.Chmod("ro", 0o555)); err != nil {
+	if err := errors.Join(root.Mkdir("ro", 0o755), root.WriteFile("ro/a", []byte("a"), 0o400),
+		root.Chmod("ro", 0o555)); err != nil {
 		t.Fatal(err)
 	}
 	defer root.Chmod("ro", 0o755)
@@ -211,8 +223,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestTreesThatCannotBeAppliedAreRefused: depth multiplies the time that each entry takes, names are held in memory, and holes and hard links show more than
-// a disk can hold.
+// TestTreesThatCannotBeAppliedAreRefused: depth multiplies the time that each entry takes, names
+// are held in memory, and holes and hard links show more than a disk can hold.
 func TestTreesThatCannotBeAppliedAreRefused(t *testing.T) {
 	root, base := unpacked(t)
 	if err := root.MkdirAll(strings.Repeat("d/", maxDepth)+"d", 0o755); err != nil {
@@ -249,7 +261,8 @@ func TestTreesThatCannotBeAppliedAreRefused(t *testing.T) {
 	}
 }
 
-// TestDeepArchivesTakeNoTime: the way to an entry is looked at once, however many entries lie there.
+// TestDeepArchivesTakeNoTime: the way to an entry is looked at once,
+// however many entries lie there.
 func TestDeepArchivesTakeNoTime(t *testing.T) {
 	var blocks Blocks
 	blocks.Limit = MaxArchive

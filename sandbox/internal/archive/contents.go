@@ -8,8 +8,9 @@ import (
 	"io/fs"
 )
 
-// Contents describes every entry of an archive by its name: a file's mode, size and SHA-256, a folder's mode, a link's target, or that
-// it is deleted. Two archives hold the same where their descriptions are equal.
+// Contents describes every entry of an archive by its name: a file's mode, size and SHA-256, a
+// folder's mode, a link's target, or that it is deleted. Two archives hold the same where
+// their descriptions are equal.
 func Contents(data Source) (map[string]string, error) {
 	found := map[string]string{}
 	err := data.read(func(e entry, content io.Reader) error {

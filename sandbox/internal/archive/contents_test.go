@@ -23,7 +23,8 @@ func TestContents(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"README": " 9 bytes sha256 ", "bin/run": "-rw------- 3 bytes sha256 ", "bin/link": "link to ../README", "empty": "deleted", "new": "drwx------",
+		"README": " 9 bytes sha256 ", "bin/run": "-rw------- 3 bytes sha256 ", "bin/link": "link to ../README",
+		"empty": "deleted", "new": "drwx------",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !strings.Contains(got[name], want) {

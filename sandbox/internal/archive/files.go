@@ -19,8 +19,8 @@ type File struct {
 // errAll ends the reading of an archive from which everything is taken.
 var errAll = errors.New("everything is taken")
 
-// Files takes the wanted paths out of an archive, with the contents of files up to a limit in bytes. Each path is in an archive once, so it reads no
-// further than to the last of them.
+// Files takes the wanted paths out of an archive, with the contents of files up to a limit in
+// bytes. Each path is in an archive once, so it reads no further than to the last of them.
 func Files(data Source, limit int64, wanted map[string]bool) (map[string]File, error) {
 	found := map[string]File{}
 	if len(wanted) == 0 {

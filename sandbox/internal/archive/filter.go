@@ -17,16 +17,21 @@ type Filtered struct {
 	Links     []string // links that would have led out of the tree
 }
 
-// Filter takes out of a change all that touches protected paths, and links that lead out of the tree at root, an absolute path; links to
-// programs of the system may stay. To delete a folder that holds protected files deletes the others. A change that
-// makes a link of the snapshot lead out is refused with ErrInvalid.
+// Filter takes out of a change all that touches protected paths, and links that lead out of the
+// tree at root, an absolute path; links to programs of the system may stay. To delete a folder that
+// holds protected files deletes the others. A change that makes a link of the snapshot lead out is
+// refused with ErrInvalid.
 func Filter(snapshot, change Source, root string, protected func(name string) bool) (Filtered, error) {
 	s := &filtering{root: root, protected: protected, dropped: map[int]bool{}}
 	if err := s.plant(snapshot); err != nil {
 		return Filtered{}, err
 	}
 	s.guard(s.tree, "")
-	if err := change.read(func(e entry, _ io.Reader) error { s.entries = append(s.entries, e); return nil }); err != nil {
+	if err := change.read(func(e entry, _ io.Reader) error {
+		s.entries = append(s.entries,
+			e)
+		return nil
+	}); err != nil {
 		return Filtered{}, err
 	}
 	s.dropProtected()

@@ -1,9 +1,11 @@
-// Package archive is the one file-tree format of the sandbox: a tar whose bytes depend on the tree alone, as it is or compressed by zstd.
-// It is written and read as a stream: nothing here holds a tree's contents.
+// Package archive is the one file-tree format of the sandbox: a tar whose bytes depend on the
+// tree alone, as it is or compressed by zstd. It is written and read as a stream: nothing here
+// holds a tree's contents.
 //
-// Two kinds share it. A snapshot (Pack, Unpack) is a whole tree. A change (Diff, Apply) holds only what differs from a
-// base, with deletions as entries of their own. Both readers treat their input as hostile: names stay inside the root,
-// sizes and counts are bounded before memory is spent, and anything but files, folders and symbolic links is refused.
+// Two kinds share it. A snapshot (Pack, Unpack) is a whole tree. A change (Diff, Apply) holds only
+// what differs from a base, with deletions as entries of their own. Both readers treat their input
+// as hostile: names stay inside the root, sizes and counts are bounded before memory is spent, and
+// anything but files, folders and symbolic links is refused.
 package archive
 
 import (
@@ -23,21 +25,25 @@ import (
 )
 
 const (
-	// MaxFiles bounds the entries of one archive; a large monorepository snapshot has some tens of thousands.
+	// MaxFiles bounds the entries of one archive; a large monorepository snapshot
+	// has some tens of thousands.
 	MaxFiles = 100_000
-	// MaxBytes bounds the sum of the file contents of one archive, before compression. A sandbox's disk usually bounds it sooner.
+	// MaxBytes bounds the sum of the file contents of one archive, before compression. A sandbox's
+	// disk usually bounds it sooner.
 	MaxBytes = 8 << 30
-	// MaxArchive bounds an archive that is held in memory, such as a task's tests: one fits a message to the sandbox.
+	// MaxArchive bounds an archive that is held in memory, such as a task's tests: one fits
+	// a message to the sandbox.
 	MaxArchive = 256 << 20
 	// MaxChange bounds the compressed size of a change that is held in memory.
 	MaxChange = 64 << 20
 
 	maxName = 4096 // PATH_MAX: a longer name cannot be opened by the programs of the task
 
-	// maxDepth bounds the folders above an entry: the way to each is walked step by step, so depth multiplies the time that a tree takes.
-	// Nested packages of real projects are some 40 deep.
+	// maxDepth bounds the folders above an entry: the way to each is walked step by step, so depth
+	// multiplies the time that a tree takes. Nested packages of real projects are some 40 deep.
 	maxDepth = 128
-	// maxNames bounds the sum of the names of one archive, which compress to nothing and are held in memory.
+	// maxNames bounds the sum of the names of one archive, which compress to
+	// nothing and are held in memory.
 	maxNames = 32 << 20
 )
 
@@ -51,20 +57,22 @@ var (
 const deletedKey = "RONDO.deleted"
 
 var (
-	// ErrTooLarge says that a tree or an archive exceeds MaxFiles, MaxBytes, MaxArchive, or the bounds of names and depth.
+	// ErrTooLarge says that a tree or an archive exceeds MaxFiles, MaxBytes, MaxArchive, or the
+	// bounds of names and depth.
 	ErrTooLarge = errors.New("too large")
 	// ErrInvalid says that an archive is damaged or asks for something that a tree may not hold.
 	ErrInvalid = errors.New("invalid archive")
 )
 
-// Times carry no meaning in a workspace, but they must be equal everywhere, lie after 1980 for zip tools, and let make see
-// changes as newer than what they were built from.
+// Times carry no meaning in a workspace, but they must be equal everywhere, lie after 1980 for zip
+// tools, and let make see changes as newer than what they were built from.
 var (
 	snapshotTime = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 	changeTime   = time.Date(2001, 1, 2, 0, 0, 0, 0, time.UTC)
 )
 
-// entry is one member of an archive. Mode holds the type and the nine permission bits, size is that of a file's content.
+// entry is one member of an archive. Mode holds the type and the nine permission bits, size is
+// that of a file's content.
 type entry struct {
 	name    string
 	mode    fs.FileMode
@@ -92,9 +100,11 @@ func newWriter(out io.Writer) (*writer, error) {
 	return w, nil
 }
 
-// Compress gives an encoder that compresses an archive: a plain one that goes through it is the same as one that was written compressed.
+// Compress gives an encoder that compresses an archive: a plain one that goes through it is the
+// same as one that was written compressed.
 func Compress(out io.Writer) (*zstd.Encoder, error) {
-	// One goroutine: the parallel encoder cuts blocks by timing, and the bytes must depend on the tree alone.
+	// One goroutine: the parallel encoder cuts blocks by timing, and the bytes must
+	// depend on the tree alone.
 	return zstd.NewWriter(out, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
 }
 
@@ -135,7 +145,8 @@ func (w *writer) finish() error {
 	return errors.Join(w.tar.Close(), w.zstd.Close())
 }
 
-// Blocks keeps what is written to it, up to a limit, in pieces, as one buffer that grows would take twice the memory.
+// Blocks keeps what is written to it, up to a limit, in pieces, as one buffer that grows
+// would take twice the memory.
 type Blocks struct {
 	Limit  int
 	Pieces [][]byte
@@ -162,11 +173,12 @@ func (b *Blocks) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// zstdMagic begins what zstd has compressed. No tar that this package writes begins with it: a name that is not ASCII has a header of its own.
+// zstdMagic begins what zstd has compressed. No tar that this package writes begins with it: a name
+// that is not ASCII has a header of its own.
 var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 
-// read calls visit for every entry of an archive, in order, after checking everything that needs no file system. The content is
-// there until visit returns. An error of from itself is ErrSource.
+// read calls visit for every entry of an archive, in order, after checking everything that needs no
+// file system. The content is there until visit returns. An error of from itself is ErrSource.
 func read(from io.Reader, visit func(e entry, content io.Reader) error) error {
 	failing := &failingReader{from: from}
 	buffered := bufio.NewReaderSize(failing, 64<<10)
@@ -177,7 +189,8 @@ func read(from io.Reader, visit func(e entry, content io.Reader) error) error {
 	if !bytes.Equal(start, zstdMagic) {
 		return cmp.Or(readTar(buffered, failing, visit), failing.drain(buffered))
 	}
-	decoder, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20), zstd.WithDecoderLowmem(true))
+	decoder, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20),
+		zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -188,7 +201,8 @@ func read(from io.Reader, visit func(e entry, content io.Reader) error) error {
 // maxTrailer bounds what may follow an archive's last entry, in bytes: tar pads with zeros.
 const maxTrailer = 1 << 20
 
-// drain reads to the end of the place that an archive comes from, where it says whether it has given the right bytes.
+// drain reads to the end of the place that an archive comes from, where it says whether it
+// has given the right bytes.
 func (f *failingReader) drain(from io.Reader) error {
 	n, err := io.CopyN(io.Discard, from, maxTrailer+1)
 	switch {
@@ -202,7 +216,8 @@ func (f *failingReader) drain(from io.Reader) error {
 	return nil
 }
 
-// failingReader remembers an error of the place that an archive comes from, which says nothing of the archive.
+// failingReader remembers an error of the place that an archive comes from, which
+// says nothing of the archive.
 type failingReader struct {
 	from io.Reader
 	err  error
@@ -217,7 +232,8 @@ func (f *failingReader) Read(p []byte) (int, error) {
 }
 
 func readTar(from io.Reader, source *failingReader, visit func(e entry, content io.Reader) error) error {
-	// Headers cost at most a few KiB each, so this stops a bomb that never reaches a file's content.
+	// Headers cost at most a few KiB each, so this stops a bomb that never
+	// reaches a file's content.
 	reader := tar.NewReader(io.LimitReader(from, maxBytes+MaxFiles*4096))
 	var spent budget
 	for {
@@ -261,14 +277,16 @@ func decode(header *tar.Header, spent *budget) (entry, error) {
 			return e, fmt.Errorf("%w: %s: symbolic link with an empty or overlong target", ErrInvalid, e.name)
 		}
 	default:
-		return e, fmt.Errorf("%w: %s: only files, folders and symbolic links are allowed, not tar type %q", ErrInvalid, e.name, header.Typeflag)
+		return e, fmt.Errorf("%w: %s: only files, folders and symbolic links are allowed, not tar type %q", ErrInvalid,
+			e.name, header.Typeflag)
 	}
 	return e, nil
 }
 
 // checkName refuses what is not a clean path below the root.
 func checkName(name string) error {
-	if len(name) > maxName || name == "." || !fs.ValidPath(strings.ToValidUTF8(name, "?")) || strings.ContainsRune(name, 0) {
+	if len(name) > maxName || name == "." || !fs.ValidPath(strings.ToValidUTF8(name, "?")) ||
+		strings.ContainsRune(name, 0) {
 		return fmt.Errorf("%w: name %.200q is not a clean path inside the tree", ErrInvalid, name)
 	}
 	return nil

@@ -6,10 +6,12 @@ import (
 	"time"
 )
 
-// openFlags: never wait for the other end of a pipe that replaced a file after it was listed, and follow no link.
+// openFlags: never wait for the other end of a pipe that replaced a file after it was
+// listed, and follow no link.
 const openFlags = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
 
-// identity is what the kernel says of a file: its number, size, mode and the time of the last change to either.
+// identity is what the kernel says of a file: its number, size, mode and the time of
+// the last change to either.
 type identity struct {
 	known  bool
 	inode  uint64
@@ -24,7 +26,8 @@ func identify(info fs.FileInfo) identity {
 	if !ok {
 		return identity{}
 	}
-	return identity{known: true, inode: stat.Ino, size: stat.Size, mode: stat.Mode, second: int64(stat.Ctim.Sec), nano: int64(stat.Ctim.Nsec)}
+	return identity{known: true, inode: stat.Ino, size: stat.Size, mode: stat.Mode, second: int64(stat.Ctim.Sec),
+		nano: int64(stat.Ctim.Nsec)}
 }
 
 func (i identity) changed() time.Time { return time.Unix(i.second, i.nano) }

@@ -28,8 +28,9 @@ const (
 	bookkeeping = ".wh..wh."
 )
 
-// UnpackImage writes the tar stream of a container's file system below root. Owners and device files are left out, as everything belongs
-// to the sandbox's one user, who may read all of it; set-user-ID bits mean nothing there and are left out, too.
+// UnpackImage writes the tar stream of a container's file system below root. Owners and device
+// files are left out, as everything belongs to the sandbox's one user, who may read all of it;
+// set-user-ID bits mean nothing there and are left out, too.
 func UnpackImage(ctx context.Context, root *os.Root, from io.Reader) error {
 	tree := NewImageTree(root)
 	if err := tree.Unpack(ctx, from); err != nil {
@@ -156,7 +157,8 @@ func (t *ImageTree) folderOf(name string) (string, error) {
 	return at, nil
 }
 
-// follow answers where a folder is for a process whose root is the image's: links on its way lead from that root.
+// follow answers where a folder is for a process whose root is the image's: links on its
+// way lead from that root.
 func (t *ImageTree) follow(dir string) (string, error) {
 	at, links := ".", 0
 	for steps := strings.Split(dir, "/"); len(steps) > 0; {
@@ -255,7 +257,8 @@ func readableBy(mode fs.FileMode) fs.FileMode {
 	return 0o644
 }
 
-// Complete makes what engines put into containers at their start: the name of this host, places to mount on, and these folders.
+// Complete makes what engines put into containers at their start: the name of this host, places to
+// mount on, and these folders.
 func (t *ImageTree) Complete(folders ...string) error {
 	root := t.root
 	for _, name := range append(folders, "etc", "var/tmp") {

@@ -13,11 +13,13 @@ const (
 	maxLinkSteps = 1_000_000
 )
 
-// systemTargets are where a link may lead outside of the tree: a virtual environment links to the interpreter.
+// systemTargets are where a link may lead outside of the tree: a virtual environment
+// links to the interpreter.
 var systemTargets = []string{"/usr/", "/bin/", "/lib/", "/lib64/", "/opt/", "/dev/null/"}
 
-// dropLinks drops the change's links that lead out of the tree as it will be. They are followed one component after the
-// other, as the kernel does: by text alone "a/../b" stays inside, and does not where a is a link.
+// dropLinks drops the change's links that lead out of the tree as it will be. They are followed
+// one component after the other, as the kernel does: by text alone "a/../b" stays inside, and
+// does not where a is a link.
 func (s *filtering) dropLinks(snapshot Source) error {
 	s.apply()
 	for i, e := range s.entries {

@@ -16,7 +16,8 @@ import (
 // packageBlock is what a file or a folder takes on a disk at least, in bytes.
 const packageBlock = 4096
 
-// Room is how many bytes on a disk may still be taken, with a block for each file and each folder: neither many nor large ones fill it.
+// Room is how many bytes on a disk may still be taken, with a block for each file and each folder:
+// neither many nor large ones fill it.
 type Room struct{ Left int64 }
 
 func (r *Room) take(size int64) error {
@@ -27,8 +28,10 @@ func (r *Room) take(size int64) error {
 	return nil
 }
 
-// UnpackPackage writes the files of a compressed tar of a package below root, without the one folder around them. Links, devices and empty folders are passed over, as
-// npm does; names that lead anywhere else are refused. A file may replace another one of the archive. What it wrote before an error stays.
+// UnpackPackage writes the files of a compressed tar of a package below root, without the one
+// folder around them. Links, devices and empty folders are passed over, as npm does; names
+// that lead anywhere else are refused. A file may replace another one of the archive. What it
+// wrote before an error stays.
 func UnpackPackage(root *os.Root, from io.Reader, room *Room) error {
 	plain, err := gzip.NewReader(from)
 	if err != nil {
@@ -99,7 +102,8 @@ func (p packageWriter) file(name string, header *tar.Header, content io.Reader) 
 	if err == nil {
 		file, err = p.root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
 	}
-	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENAMETOOLONG) {
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) ||
+		errors.Is(err, syscall.ENAMETOOLONG) {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if err != nil {

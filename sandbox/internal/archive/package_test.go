@@ -38,7 +38,8 @@ func tgz(t *testing.T, entries ...tar.Header) []byte {
 	return packed.Bytes()
 }
 
-// TestUnpackPackage: files of a package come out of its one folder, and nothing else does; what leads elsewhere or takes too much room is refused.
+// TestUnpackPackage: files of a package come out of its one folder, and nothing else does; what
+// leads elsewhere or takes too much room is refused.
 func TestUnpackPackage(t *testing.T) {
 	file := func(name string) tar.Header { return tar.Header{Name: name, Mode: 0o644, Size: 3} }
 	many := func(name string) (all []tar.Header) {
@@ -52,11 +53,16 @@ func TestUnpackPackage(t *testing.T) {
 		want    string
 		err     error
 	}{
-		"files":             {[]tar.Header{file("package/a.js"), file("package/lib/b.js"), {Name: "package/bin/c", Mode: 0o700, Size: 1}}, "a.js lib/b.js bin/c*", nil},
-		"another folder":    {[]tar.Header{file("./acme-1.0/a.js"), file("acme-1.0//lib/./b.js")}, "a.js lib/b.js", nil},
-		"beside the folder": {[]tar.Header{file("a.js"), {Name: "package/", Typeflag: tar.TypeDir, Mode: 0o755}}, "", nil},
-		"links and devices": {[]tar.Header{{Name: "package/l", Typeflag: tar.TypeSymlink, Linkname: "/etc"}, {Name: "package/h", Typeflag: tar.TypeLink, Linkname: "../../x"},
-			{Name: "package/d", Typeflag: tar.TypeChar}, {Name: "package/p", Typeflag: tar.TypeFifo}, file("package/l/a")}, "l/a", nil},
+		"files": {[]tar.Header{file("package/a.js"), file("package/lib/b.js"),
+			{Name: "package/bin/c", Mode: 0o700, Size: 1}}, "a.js lib/b.js bin/c*", nil},
+		"another folder": {[]tar.Header{file("./acme-1.0/a.js"), file("acme-1.0//lib/./b.js")}, "a.js lib/b.js",
+			nil},
+		"beside the folder": {[]tar.Header{file("a.js"), {Name: "package/", Typeflag: tar.TypeDir, Mode: 0o755}}, "",
+			nil},
+		"links and devices": {[]tar.Header{{Name: "package/l", Typeflag: tar.TypeSymlink, Linkname: "/etc"},
+			{Name: "package/h", Typeflag: tar.TypeLink, Linkname: "../../x"},
+			{Name: "package/d", Typeflag: tar.TypeChar}, {Name: "package/p", Typeflag: tar.TypeFifo},
+			file("package/l/a")}, "l/a", nil},
 		"set-user-ID":      {[]tar.Header{{Name: "package/s", Mode: 0o6755, Size: 1}}, "s*", nil},
 		"twice":            {[]tar.Header{file("package/a"), {Name: "package/a", Mode: 0o644, Size: 5}}, "a", nil},
 		"up":               {[]tar.Header{file("package/../../x")}, "", ErrInvalid},
@@ -110,13 +116,14 @@ func TestUnpackPackage(t *testing.T) {
 		})
 	}
 	whole := tgz(t, file("package/a.js"))
-	for name, data := range map[string][]byte{"no gzip": []byte("x"), "cut short": whole[:len(whole)/2], "no tar": func() []byte {
-		var b bytes.Buffer
-		w := gzip.NewWriter(&b)
-		_, _ = w.Write(bytes.Repeat([]byte("x"), 1024))
-		_ = w.Close()
-		return b.Bytes()
-	}()} {
+	for name, data := range map[string][]byte{"no gzip": []byte("x"), "cut short": whole[:len(whole)/2],
+		"no tar": func() []byte {
+			var b bytes.Buffer
+			w := gzip.NewWriter(&b)
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 1024))
+			_ = w.Close()
+			return b.Bytes()
+		}()} {
 		root, err := os.OpenRoot(t.TempDir())
 		if err != nil {
 			t.Fatal(err)

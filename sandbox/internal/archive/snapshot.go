@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// Pack writes the whole of fsys as a snapshot: entries sorted by path, constant times, owner 0, and permissions reduced to
-// 0755 (executable, or starting with "#!", which file systems without modes such as embed.FS cannot say) and 0644.
-// It refuses devices, sockets, pipes, links that leave the tree, and more than MaxFiles entries or MaxBytes of content.
+// Pack writes the whole of fsys as a snapshot: entries sorted by path, constant times, owner 0, and
+// permissions reduced to 0755 (executable, or starting with "#!", which file systems without modes
+// such as embed.FS cannot say) and 0644. It refuses devices, sockets, pipes, links that leave the
+// tree, and more than MaxFiles entries or MaxBytes of content.
 func Pack(fsys fs.FS) ([]byte, error) {
 	blocks := Blocks{Limit: MaxArchive}
 	if err := PackTo(&blocks, fsys); err != nil {
@@ -23,7 +24,8 @@ func Pack(fsys fs.FS) ([]byte, error) {
 	return bytes.Join(blocks.Pieces, nil), nil
 }
 
-// PackTo is Pack of a tree whose archive need not fit into memory. After an error what it wrote is void.
+// PackTo is Pack of a tree whose archive need not fit into memory. After an
+// error what it wrote is void.
 func PackTo(to io.Writer, fsys fs.FS) error {
 	out, err := newWriter(to)
 	if err != nil {
@@ -61,7 +63,8 @@ func packOne(out *writer, fsys fs.FS, name string, found fs.DirEntry) error {
 	case 0:
 		return packFile(out, fsys, name, info)
 	}
-	return fmt.Errorf("%w: %s: a %v is neither a file, a folder nor a symbolic link", ErrInvalid, name, info.Mode().Type())
+	return fmt.Errorf("%w: %s: a %v is neither a file, a folder nor a symbolic link", ErrInvalid,
+		name, info.Mode().Type())
 }
 
 func packFile(out *writer, fsys fs.FS, name string, info fs.FileInfo) error {
@@ -78,7 +81,8 @@ func packFile(out *writer, fsys fs.FS, name string, info fs.FileInfo) error {
 	return out.add(e, content)
 }
 
-// Unpack writes a snapshot below root. Links that leave the tree and deletions are refused; what it wrote before an error stays.
+// Unpack writes a snapshot below root. Links that leave the tree and deletions are refused; what it
+// wrote before an error stays.
 func Unpack(root *os.Root, data io.Reader) error {
 	w := treeWriter{root: root, time: snapshotTime}
 	err := read(data, func(e entry, content io.Reader) error {
@@ -90,8 +94,8 @@ func Unpack(root *os.Root, data io.Reader) error {
 	return errors.Join(err, w.finish())
 }
 
-// Check reports what keeps a snapshot of somebody unknown from being unpacked: whatever Unpack would meet, a path that it names twice, and more
-// than most bytes of content.
+// Check reports what keeps a snapshot of somebody unknown from being unpacked: whatever Unpack
+// would meet, a path that it names twice, and more than most bytes of content.
 func Check(data io.Reader, most int64) error {
 	modes := map[string]fs.FileMode{".": fs.ModeDir}
 	var sum int64
@@ -130,7 +134,8 @@ func checkEntry(e entry) error {
 	return nil
 }
 
-// Apply writes a change over the tree that it was taken from. Links may point anywhere: they are only ever followed inside a sandbox.
+// Apply writes a change over the tree that it was taken from. Links may point anywhere: they are
+// only ever followed inside a sandbox.
 func Apply(root *os.Root, data io.Reader) error {
 	w := treeWriter{root: root, time: changeTime}
 	err := read(data, func(e entry, content io.Reader) error {
@@ -142,7 +147,8 @@ func Apply(root *os.Root, data io.Reader) error {
 	return errors.Join(err, w.finish())
 }
 
-// treeWriter writes entries below a root and sets the modes and times of folders last, so that a read-only folder can still be filled.
+// treeWriter writes entries below a root and sets the modes and times of folders last, so that a
+// read-only folder can still be filled.
 type treeWriter struct {
 	root    *os.Root
 	time    time.Time
@@ -185,7 +191,8 @@ func (w *treeWriter) file(e entry, content io.Reader) error {
 	return w.root.Chtimes(e.name, w.time, w.time)
 }
 
-// parents makes the folders above name. A link on the way is refused: an archive names what it writes by its real path.
+// parents makes the folders above name. A link on the way is refused: an archive names what it
+// writes by its real path.
 func (w *treeWriter) parents(name string) error {
 	parent := path.Dir(name)
 	if parent == "." || w.known[parent] {
@@ -252,7 +259,8 @@ func (w *treeWriter) finish() error {
 		if err != nil || !info.IsDir() {
 			continue // a later entry of the same name replaced it
 		}
-		failed = errors.Join(failed, w.root.Chmod(folder.name, folder.mode.Perm()), w.root.Chtimes(folder.name, w.time, w.time))
+		failed = errors.Join(failed, w.root.Chmod(folder.name, folder.mode.Perm()),
+			w.root.Chtimes(folder.name, w.time, w.time))
 	}
 	return failed
 }

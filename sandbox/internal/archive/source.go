@@ -7,10 +7,12 @@ import (
 	"io"
 )
 
-// Source opens an archive at its beginning. It can be opened as often as it is needed; nil is an empty archive.
+// Source opens an archive at its beginning. It can be opened as often as it is needed;
+// nil is an empty archive.
 type Source func() (io.ReadCloser, error)
 
-// ErrSource says that an archive cannot be read from where it is, which says nothing of the archive.
+// ErrSource says that an archive cannot be read from where it is, which
+// says nothing of the archive.
 var ErrSource = errors.New("its source failed")
 
 // Bytes is an archive in memory.

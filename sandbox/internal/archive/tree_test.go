@@ -14,7 +14,8 @@ import (
 // TestTree: the tree in memory is the one that Unpack and Apply write.
 func TestTree(t *testing.T) {
 	snapshot, err := Pack(fstest.MapFS{
-		"a": {Data: []byte("one")}, "b/c": {Data: []byte("two")}, "b/d": {Data: []byte("three")}, "e": {Data: []byte("four")}, "l": {Data: []byte("a"), Mode: fs.ModeSymlink},
+		"a": {Data: []byte("one")}, "b/c": {Data: []byte("two")}, "b/d": {Data: []byte("three")},
+		"e": {Data: []byte("four")}, "l": {Data: []byte("a"), Mode: fs.ModeSymlink},
 		"large": {Data: make([]byte, 100)}, "empty": {Mode: fs.ModeDir},
 	})
 	if err != nil {

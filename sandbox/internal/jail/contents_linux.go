@@ -62,8 +62,9 @@ func hostname(name string) string {
 	return clean
 }
 
-// makeScratch mounts the one writable, size-limited file system, a tmpfs or a disk of the sandbox's own, and shows its folders in their places,
-// the workspace after the usual ones, as it may lie inside one of them.
+// makeScratch mounts the one writable, size-limited file system, a tmpfs or a disk of the
+// sandbox's own, and shows its folders in their places, the workspace after the usual ones, as it
+// may lie inside one of them.
 func makeScratch(boot wire.Boot) error {
 	if err := os.Mkdir(scratch, 0o755); err != nil {
 		return err
@@ -174,15 +175,16 @@ func makeDevices() error {
 	if err := os.Mkdir("/dev/pts", 0o755); err != nil {
 		return err
 	}
-	err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+	err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC,
+		"newinstance,ptmxmode=0666,mode=0620")
 	if err != nil {
 		return fmt.Errorf("mount devpts: %w", err)
 	}
 	return nil
 }
 
-// overlay shows a writable view of a read-only tree, its changes on the scratch file system. Where the kernel has no overlay for
-// ordinary users the tree is copied, which costs its size in memory.
+// overlay shows a writable view of a read-only tree, its changes on the scratch file system. Where
+// the kernel has no overlay for ordinary users the tree is copied, which costs its size in memory.
 func overlay(index int, v view) error {
 	layers := fmt.Sprintf("%s/.overlay-%d", scratch, index)
 	for _, name := range []string{"", "/lower", "/upper", "/work"} {
@@ -207,8 +209,8 @@ func overlay(index int, v view) error {
 	return unix.Mount(layers+"/upper", v.target, "", unix.MS_BIND, "")
 }
 
-// lockProc forbids nested user namespaces, then all of the kernel's settings: some of those of the network and ipc namespaces
-// are open to the sandbox's root even without capabilities.
+// lockProc forbids nested user namespaces, then all of the kernel's settings: some of those of the
+// network and ipc namespaces are open to the sandbox's root even without capabilities.
 func lockProc() error {
 	if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
 		return fmt.Errorf("forbid nested user namespaces: %w", err)

@@ -32,7 +32,8 @@ func imageFolders(root string) ([]string, error) {
 	return folders, nil
 }
 
-// imageHome is the home folder of an image's root user, where tools are often installed: it can be written to as well.
+// imageHome is the home folder of an image's root user, where tools are often installed: it
+// can be written to as well.
 func imageHome(root string) (view, bool, error) {
 	if root == "" {
 		return view{}, false, nil

@@ -1,5 +1,6 @@
-// Package jail turns the process that it runs in, the first of new namespaces, into the init of a sandbox: a fresh root
-// with read-only views of the host's system folders, then no way back (see Build and Seal).
+// Package jail turns the process that it runs in, the first of new namespaces, into the init
+// of a sandbox: a fresh root with read-only views of the host's system folders, then no way
+// back (see Build and Seal).
 package jail
 
 import (
@@ -35,13 +36,16 @@ func refused(step string, err error) error {
 	return &Refusal{Step: step, Err: err}
 }
 
-// Folders of the host that programs need. What is a symbolic link on the host (as /bin on most systems) becomes the same link.
+// Folders of the host that programs need. What is a symbolic link on the host (as /bin on most
+// systems) becomes the same link.
 var systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"}
 
-// The part of /etc that programs need and that tells nothing of the host's users, services and secrets.
+// The part of /etc that programs need and that tells nothing of the host's
+// users, services and secrets.
 var (
 	etcFolders = []string{"/etc/alternatives", "/etc/ld.so.conf.d", "/etc/ssl/certs", "/etc/perl", "/etc/terminfo"}
-	etcFiles   = []string{"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/localtime", "/etc/mime.types", "/etc/protocols", "/etc/services", "/etc/os-release"}
+	etcFiles   = []string{"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/localtime", "/etc/mime.types", "/etc/protocols",
+		"/etc/services", "/etc/os-release"}
 )
 
 // Writable folders besides the workspace; all lie on the one size-limited file system.
@@ -58,16 +62,20 @@ var writable = []struct {
 }
 
 const (
-	// Mounts on the root tmpfs are few and small: folders to mount on, links, and copies of files of /etc.
+	// Mounts on the root tmpfs are few and small: folders to mount on, links, and
+	// copies of files of /etc.
 	rootOptions = "size=4m,nr_inodes=4096,mode=755"
-	// Commands see one another but not init, whose memory killer's score and the like they could otherwise write.
+	// Commands see one another but not init, whose memory killer's score and the like
+	// they could otherwise write.
 	procOptions = "hidepid=2"
-	// One inode per 4 KiB of disk lets a tree of tiny files fill the disk before it runs out of inodes.
+	// One inode per 4 KiB of disk lets a tree of tiny files fill the disk
+	// before it runs out of inodes.
 	bytesPerInode = 4096
 	maxEtcFile    = 1 << 20
 	// scratch is where the writable file system lies until its folders are mounted in their places.
 	scratch = "/.scratch"
-	// base is where the new root is first mounted: any folder that every system has, as it is hidden for an instant only.
+	// base is where the new root is first mounted: any folder that every system has, as it is
+	// hidden for an instant only.
 	base = "/usr"
 )
 
@@ -79,7 +87,8 @@ type view struct {
 	device bool
 	link   string
 	lower  bool // lower layer of an overlay
-	// folder is another clone, of the folder that holds the file called name; with an empty name of the view's own folder.
+	// folder is another clone, of the folder that holds the file called name; with an empty name
+	// of the view's own folder.
 	folder int
 	name   string
 }
@@ -95,9 +104,11 @@ type Root struct {
 // Shared lists what of the host a complete root shows on inodes that other sandboxes see, too.
 func (r *Root) Shared() []string { return r.shared }
 
-// Prepare gives the calling process, pid 1 of new user, mount, pid, network, ipc and uts namespaces, its own root, as far as it is the same for
-// all sandboxes that see the same of the host. All paths of the host are opened first, while the process may still read what its owner may;
-// from pivot_root on, names resolve inside only. Devices is a mount of device files for this sandbox alone, or negative for the host's.
+// Prepare gives the calling process, pid 1 of new user, mount, pid, network, ipc and uts
+// namespaces, its own root, as far as it is the same for all sandboxes that see the same of the
+// host. All paths of the host are opened first, while the process may still read what its owner
+// may; from pivot_root on, names resolve inside only. Devices is a mount of device files for this
+// sandbox alone, or negative for the host's.
 func Prepare(host wire.Host, devices int) (*Root, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, refused("make the mounts private", err)
@@ -200,7 +211,8 @@ func collectSystem(root string, hostDevices bool) ([]view, map[string][]byte, er
 // collectMounts opens what this sandbox sees besides, parents before what is in them.
 func collectMounts(mounts []wire.Mount) ([]view, error) {
 	var views []view
-	sorted := slices.SortedFunc(slices.Values(mounts), func(a, b wire.Mount) int { return strings.Compare(a.Target, b.Target) })
+	sorted := slices.SortedFunc(slices.Values(mounts),
+		func(a, b wire.Mount) int { return strings.Compare(a.Target, b.Target) })
 	for _, m := range sorted {
 		source, err := filepath.EvalSymlinks(m.Source)
 		if err != nil {
@@ -238,7 +250,8 @@ func open(source, target string) (view, error) {
 	return v, err
 }
 
-// clone makes a detached clone of the mounts at a path, with all that is mounted below, of which only devices can be written to.
+// clone makes a detached clone of the mounts at a path, with all that is mounted below, of which
+// only devices can be written to.
 func clone(source string, device bool) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
@@ -252,7 +265,8 @@ func clone(source string, device bool) (int, error) {
 	return fd, refused("make the mount of "+source+" read-only (mount_setattr, Linux 5.12)", err)
 }
 
-// becomeRoot gives up the host's root, under which the process was started to open its mounts, for the mapped user.
+// becomeRoot gives up the host's root, under which the process was started to open its
+// mounts, for the mapped user.
 func becomeRoot(switchUser bool) error {
 	if !switchUser {
 		return nil
@@ -270,7 +284,8 @@ func becomeRoot(switchUser bool) error {
 	return refused("set the parent-death signal", unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0))
 }
 
-// enterNewRoot makes an empty tmpfs the root. /proc must be mounted while the host's is still in sight: the kernel asks for that.
+// enterNewRoot makes an empty tmpfs the root. /proc must be mounted while the host's is still in
+// sight: the kernel asks for that.
 func enterNewRoot() error {
 	if err := unix.Mount("tmpfs", base, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, rootOptions); err != nil {
 		return refused("mount a tmpfs", err)
@@ -278,7 +293,8 @@ func enterNewRoot() error {
 	if err := os.Mkdir(base+"/proc", 0o555); err != nil {
 		return refused("make /proc", err)
 	}
-	if err := unix.Mount("proc", base+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, procOptions); err != nil {
+	if err := unix.Mount("proc", base+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
+		procOptions); err != nil {
 		return refused("mount proc", err)
 	}
 	if err := os.Chdir(base); err != nil {

@@ -10,11 +10,16 @@ const (
 var (
 	// The older forms of calls, which newer architectures do not have.
 	allowedHere = []uintptr{
-		unix.SYS_OPEN, unix.SYS_CREAT, unix.SYS_STAT, unix.SYS_LSTAT, unix.SYS_ACCESS, unix.SYS_CHMOD, unix.SYS_MKDIR, unix.SYS_MKNOD, unix.SYS_RMDIR, unix.SYS_LINK, unix.SYS_SYMLINK,
-		unix.SYS_READLINK, unix.SYS_UNLINK, unix.SYS_RENAME, unix.SYS_GETDENTS, unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT, unix.SYS_DUP2, unix.SYS_PIPE,
-		unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_GETPGRP, unix.SYS_ARCH_PRCTL, unix.SYS_ALARM, unix.SYS_PAUSE, unix.SYS_TIME,
-		unix.SYS_POLL, unix.SYS_SELECT, unix.SYS_EPOLL_CREATE, unix.SYS_EPOLL_WAIT, unix.SYS_EVENTFD, unix.SYS_SIGNALFD, unix.SYS_INOTIFY_INIT,
+		unix.SYS_OPEN, unix.SYS_CREAT, unix.SYS_STAT, unix.SYS_LSTAT, unix.SYS_ACCESS, unix.SYS_CHMOD, unix.SYS_MKDIR,
+		unix.SYS_MKNOD, unix.SYS_RMDIR, unix.SYS_LINK, unix.SYS_SYMLINK,
+		unix.SYS_READLINK, unix.SYS_UNLINK, unix.SYS_RENAME, unix.SYS_GETDENTS, unix.SYS_UTIME, unix.SYS_UTIMES,
+		unix.SYS_FUTIMESAT, unix.SYS_DUP2, unix.SYS_PIPE,
+		unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_GETPGRP, unix.SYS_ARCH_PRCTL, unix.SYS_ALARM,
+		unix.SYS_PAUSE, unix.SYS_TIME,
+		unix.SYS_POLL, unix.SYS_SELECT, unix.SYS_EPOLL_CREATE, unix.SYS_EPOLL_WAIT, unix.SYS_EVENTFD,
+		unix.SYS_SIGNALFD, unix.SYS_INOTIFY_INIT,
 	}
-	deniedHere    = []uintptr{unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT, unix.SYS_USELIB, unix.SYS_USTAT, unix.SYS_SYSFS}
+	deniedHere = []uintptr{unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT, unix.SYS_USELIB,
+		unix.SYS_USTAT, unix.SYS_SYSFS}
 	pretendedHere = []uintptr{unix.SYS_CHOWN, unix.SYS_LCHOWN}
 )

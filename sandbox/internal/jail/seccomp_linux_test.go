@@ -18,7 +18,8 @@ func filtered(t *testing.T, outside bool) func(number uintptr, arguments ...uint
 	}
 	return func(number uintptr, arguments ...uint32) uint32 {
 		data := make([]byte, offsetArgument+6*argumentSize)
-		put := func(offset int, value uint32) { binary.BigEndian.PutUint32(data[offset:], value) } // as this machine of bpf reads it
+		// as this machine of bpf reads it
+		put := func(offset int, value uint32) { binary.BigEndian.PutUint32(data[offset:], value) }
 		put(offsetNumber, uint32(number))
 		put(offsetArch, auditArch)
 		for i, a := range arguments {
@@ -32,11 +33,14 @@ func filtered(t *testing.T, outside bool) func(number uintptr, arguments ...uint
 	}
 }
 
-// TestEveryNumber: what stands in a list gets its answer, and every other number, of today and of later kernels, does not exist.
+// TestEveryNumber: what stands in a list gets its answer, and every other number, of today and of
+// later kernels, does not exist.
 func TestEveryNumber(t *testing.T) {
 	lists := map[string][]uintptr{
-		"allowed": slices.Concat(allowed, allowedHere), "denied": slices.Concat(denied, deniedHere), "pretended": slices.Concat(pretended, pretendedHere),
-		"by argument": {unix.SYS_CLONE, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_PERSONALITY, unix.SYS_IOCTL, unix.SYS_MADVISE, unix.SYS_PREADV2},
+		"allowed": slices.Concat(allowed, allowedHere), "denied": slices.Concat(denied, deniedHere),
+		"pretended": slices.Concat(pretended, pretendedHere),
+		"by argument": {unix.SYS_CLONE, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_PERSONALITY, unix.SYS_IOCTL,
+			unix.SYS_MADVISE, unix.SYS_PREADV2},
 	}
 	for _, call := range onlySelf {
 		if !slices.Contains(lists["by argument"], call.number) {
@@ -54,7 +58,8 @@ func TestEveryNumber(t *testing.T) {
 	}
 	inside, outside := filtered(t, false), filtered(t, true)
 	for number := uintptr(0); number < 2000; number++ {
-		want := map[string]uint32{"": unknown.Val, "allowed": allow.Val, "denied": deny.Val, "pretended": pretend.Val}[list[number]]
+		want := map[string]uint32{"": unknown.Val, "allowed": allow.Val, "denied": deny.Val,
+			"pretended": pretend.Val}[list[number]]
 		if list[number] == "by argument" {
 			continue
 		}
@@ -92,7 +97,8 @@ func TestArguments(t *testing.T) {
 		{"SCTP", unix.SYS_SOCKET, []uint32{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP}, noProtocol},
 		{"DCCP", unix.SYS_SOCKET, []uint32{unix.AF_INET, 6, 0}, noType},
 		{"routes", unix.SYS_SOCKET, []uint32{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}, allow},
-		{"the packet filter", unix.SYS_SOCKET, []uint32{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, noProtocol},
+		{"the packet filter", unix.SYS_SOCKET, []uint32{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER},
+			noProtocol},
 		{"vsock", unix.SYS_SOCKET, []uint32{unix.AF_VSOCK, unix.SOCK_STREAM, 0}, noFamily},
 		{"packets", unix.SYS_SOCKET, []uint32{unix.AF_PACKET, unix.SOCK_RAW, 0}, noFamily},
 		{"ciphers", unix.SYS_SOCKET, []uint32{unix.AF_ALG, unix.SOCK_SEQPACKET, 0}, noFamily},

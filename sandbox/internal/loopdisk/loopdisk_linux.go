@@ -1,5 +1,6 @@
-// Package loopdisk gives file systems of a bounded size on the disk of a folder. Each lies in a file that has no name, so it goes with its last
-// user, however that ends, and that is allocated as a whole, so that no write to it fails for want of room outside.
+// Package loopdisk gives file systems of a bounded size on the disk of a folder. Each lies in a
+// file that has no name, so it goes with its last user, however that ends, and that is allocated as
+// a whole, so that no write to it fails for want of room outside.
 package loopdisk
 
 import (
@@ -27,7 +28,8 @@ func (d *Disk) Close() {
 	}
 }
 
-// Open makes a file system of so many bytes, whose root belongs to a user and a group. It takes root, loop devices and mke2fs.
+// Open makes a file system of so many bytes, whose root belongs to a user and a group. It takes
+// root, loop devices and mke2fs.
 func Open(folder string, user, group uint32, size int64) (*Disk, error) {
 	if err := ownsFiles(folder); err != nil {
 		return nil, err
@@ -75,18 +77,21 @@ func format(file *os.File, user, group uint32) error {
 	if err != nil { // services often have no PATH with the system's own programs
 		program = "/sbin/mke2fs"
 	}
-	// Without a journal, and with tables that are not written beforehand: all of it ends with the sandbox.
+	// Without a journal, and with tables that are not written beforehand: all of
+	// it ends with the sandbox.
 	features := fmt.Sprintf("nodiscard,lazy_itable_init=1,root_owner=%d:%d", user, group)
 	cmd := exec.Command(program, "-q", "-F", "-t", "ext4", "-O", "^has_journal,^resize_inode", "-m", "0", "-b", "4096",
 		"-i", strconv.Itoa(bytesPerDiskInode), "-E", features, "/proc/self/fd/3")
 	cmd.Env, cmd.ExtraFiles = []string{}, []*os.File{file}
 	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("make an ext4 file system (mke2fs of e2fsprogs): %w: %.200s", err, strings.TrimSpace(string(said)))
+		return fmt.Errorf("make an ext4 file system (mke2fs of e2fsprogs): %w: %.200s", err,
+			strings.TrimSpace(string(said)))
 	}
 	return nil
 }
 
-// loopTries bounds how often another process may take the free loop device that this one was told of.
+// loopTries bounds how often another process may take the free loop device
+// that this one was told of.
 const loopTries = 100
 
 // attach gives a file a loop device.
@@ -107,7 +112,8 @@ func attach(file *os.File) (*Disk, error) {
 		}
 		// Direct: what a sandbox wrote is in the host's memory once, as the sandbox's own.
 		err = unix.IoctlLoopConfigure(int(device.Fd()), &unix.LoopConfig{
-			Fd: uint32(file.Fd()), Size: 4096, Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO},
+			Fd: uint32(file.Fd()), Size: 4096, Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR |
+				unix.LO_FLAGS_DIRECT_IO},
 		})
 		if err == nil {
 			return &Disk{device}, nil
@@ -132,7 +138,8 @@ func (d *Disk) Mount() (*os.File, error) {
 	for _, option := range [][2]string{{"barrier", "0"}, {"errors", "remount-ro"}} {
 		err = errors.Join(err, unix.FsconfigSetString(context, option[0], option[1]))
 	}
-	if err = errors.Join(err, unix.FsconfigSetFlag(context, "noinit_itable"), unix.FsconfigCreate(context)); err != nil {
+	if err = errors.Join(err, unix.FsconfigSetFlag(context, "noinit_itable"),
+		unix.FsconfigCreate(context)); err != nil {
 		return nil, fmt.Errorf("mount a sandbox's disk: %w", err)
 	}
 	fd, err := unix.Fsmount(context, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
@@ -142,8 +149,8 @@ func (d *Disk) Mount() (*os.File, error) {
 	return os.NewFile(uintptr(fd), d.device.Name()), nil
 }
 
-// Check says why a folder of this machine can have no file system of so many bytes; nil when it can. Room that others take
-// now is not its matter.
+// Check says why a folder of this machine can have no file system of so many bytes; nil when it
+// can. Room that others take now is not its matter.
 func Check(folder string, size int64) error {
 	err := try(folder)
 	if err != nil {

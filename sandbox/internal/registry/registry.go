@@ -1,5 +1,6 @@
-// Package registry reads container images from the registries that hold them, without a container engine. It
-// speaks the distribution protocol of the Open Container Initiative, and shows the keys that `docker login` left.
+// Package registry reads container images from the registries that hold them, without a container
+// engine. It speaks the distribution protocol of the Open Container Initiative, and shows the keys
+// that `docker login` left.
 package registry
 
 import (
@@ -42,9 +43,10 @@ const (
 
 // Image is one that a registry has, for this machine's processor.
 type Image struct {
-	// IDs are the digests under which engines know it: that of its manifest, by which it is found when its name has
-	// moved on, that of its configuration, and that of the index of all processors, where there is one. Which of them
-	// an engine calls the image's depends on its store.
+	// IDs are the digests under which engines know it: that of its manifest, by which it
+	// is found when its name has moved on, that of its configuration, and that of the
+	// index of all processors, where there is one. Which of them an engine calls the
+	// image's depends on its store.
 	IDs     []string
 	Env     []string // key=value
 	Workdir string   // "" for none
@@ -54,8 +56,9 @@ type Image struct {
 	plain      []digest.Digest      // of each layer when it is not compressed, by the configuration
 }
 
-// Find asks the registry that a name names for an image: for that of a digest of IDs, if the registry knows it, and
-// else for what the name is there now. A name without a registry is Docker Hub's.
+// Find asks the registry that a name names for an image: for that of a digest of IDs, if
+// the registry knows it, and else for what the name is there now. A name without a
+// registry is Docker Hub's.
 func Find(ctx context.Context, name, id string) (*Image, error) {
 	reference, err := parse(name)
 	if err != nil {
@@ -76,7 +79,8 @@ func Find(ctx context.Context, name, id string) (*Image, error) {
 		return nil, fmt.Errorf("ask the registry %s: %w", reference.Registry, withoutAddress(err))
 	}
 	platform := ocispec.Platform{OS: "linux", Architecture: runtime.GOARCH}
-	one, err := oras.Resolve(ctx, repository, top.Digest.String(), oras.ResolveOptions{TargetPlatform: &platform, MaxMetadataBytes: maxDocument})
+	one, err := oras.Resolve(ctx, repository, top.Digest.String(),
+		oras.ResolveOptions{TargetPlatform: &platform, MaxMetadataBytes: maxDocument})
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, fmt.Errorf("the registry %s has none for linux/%s", reference.Registry, runtime.GOARCH)
 	}
@@ -119,7 +123,8 @@ func connect(reference registry.Reference) (*remote.Repository, error) {
 		host = reference.Registry
 	}
 	address := net.ParseIP(host)
-	client := &auth.Client{Client: retry.DefaultClient, Cache: auth.NewCache(), Credential: credentials.Credential(keys)}
+	client := &auth.Client{Client: retry.DefaultClient, Cache: auth.NewCache(),
+		Credential: credentials.Credential(keys)}
 	client.SetUserAgent("rondo")
 	return &remote.Repository{
 		Reference: reference,
@@ -130,7 +135,8 @@ func connect(reference registry.Reference) (*remote.Repository, error) {
 	}, nil
 }
 
-// withoutAddress leaves out the address that a request failed at: registries send clients on to signed ones.
+// withoutAddress leaves out the address that a request failed at: registries send
+// clients on to signed ones.
 func withoutAddress(err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return failed.Err
@@ -160,7 +166,8 @@ func (i *Image) read(ctx context.Context, manifest ocispec.Descriptor) error {
 		return fmt.Errorf("its configuration: %w", err)
 	}
 	i.IDs, i.layers = []string{manifest.Digest.String(), listed.Config.Digest.String()}, listed.Layers
-	if i.plain = described.RootFS.DiffIDs; len(i.plain) != len(i.layers) { // an engine's digest of an image is that of its configuration
+	// an engine's digest of an image is that of its configuration
+	if i.plain = described.RootFS.DiffIDs; len(i.plain) != len(i.layers) {
 		return fmt.Errorf("its configuration has %d layers, its manifest %d", len(i.plain), len(i.layers))
 	}
 	i.Env, i.Workdir = described.Config.Env, described.Config.WorkingDir
@@ -179,8 +186,8 @@ func (i *Image) document(ctx context.Context, wanted ocispec.Descriptor, into an
 	return json.Unmarshal(text, into)
 }
 
-// Unpack writes the image's tree below root. It checks each layer's digest at the layer's end, so after an error the
-// tree is not to be used.
+// Unpack writes the image's tree below root. It checks each layer's digest at the layer's end, so
+// after an error the tree is not to be used.
 func (i *Image) Unpack(ctx context.Context, root *os.Root) error {
 	tree := archive.NewImageTree(root)
 	for number := range i.layers {
@@ -205,7 +212,8 @@ func (i *Image) unpack(ctx context.Context, number int, tree *archive.ImageTree)
 	if err := tree.Unpack(ctx, both); err != nil {
 		return err
 	}
-	for _, rest := range []io.Reader{io.LimitReader(both, maxPadding), verified} { // what is behind the archive's end belongs to the layer
+	// what is behind the archive's end belongs to the layer
+	for _, rest := range []io.Reader{io.LimitReader(both, maxPadding), verified} {
 		if _, err := io.Copy(io.Discard, rest); err != nil {
 			return err
 		}

@@ -60,7 +60,8 @@ func unpacked(t *testing.T, image *registry.Image) (map[string]string, error) {
 
 func same(found, want map[string]string) bool { return maps.Equal(found, want) }
 
-// TestImageOfARegistry: three layers of three formats, of which one takes a file away, for this machine's processor.
+// TestImageOfARegistry: three layers of three formats, of which one takes a file away, for
+// this machine's processor.
 func TestImageOfARegistry(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	h := sandboxtest.NewRegistry(t)
@@ -70,11 +71,14 @@ func TestImageOfARegistry(t *testing.T) {
 	}
 	want := map[string]string{"a": noise(200_000), "c": noise(100_000), "d": "d"}
 	one := h.Image(t, runtime.GOARCH,
-		h.Add("application/vnd.docker.image.rootfs.diff.tar.gzip", sandboxtest.Zip(sandboxtest.Layer(t, map[string]string{"a": want["a"], "b": "b"}))),
-		h.Add(ocispec.MediaTypeImageLayerZstd, encoder.EncodeAll(sandboxtest.Layer(t, map[string]string{"c": want["c"], ".wh.b": ""}), nil)),
+		h.Add("application/vnd.docker.image.rootfs.diff.tar.gzip",
+			sandboxtest.Zip(sandboxtest.Layer(t, map[string]string{"a": want["a"], "b": "b"}))),
+		h.Add(ocispec.MediaTypeImageLayerZstd, encoder.EncodeAll(sandboxtest.Layer(t,
+			map[string]string{"c": want["c"], ".wh.b": ""}), nil)),
 		h.Add(ocispec.MediaTypeImageLayer, sandboxtest.Layer(t, map[string]string{"d": "d"})))
 	h.Index(t, map[string]ocispec.Descriptor{"mips": h.Image(t, "mips"), runtime.GOARCH: one})
-	for name, id := range map[string]string{"by its tag": "", "by its manifest": one.Digest.String(), "by its index": h.Tag} {
+	for name, id := range map[string]string{"by its tag": "", "by its manifest": one.Digest.String(),
+		"by its index": h.Tag} {
 		t.Run(name, func(t *testing.T) {
 			image, err := registry.Find(t.Context(), h.Name(), id)
 			if err != nil {
@@ -92,7 +96,8 @@ func TestImageOfARegistry(t *testing.T) {
 		})
 	}
 	t.Run("the tag has moved on", func(t *testing.T) {
-		h.Index(t, map[string]ocispec.Descriptor{runtime.GOARCH: h.Image(t, runtime.GOARCH, h.Add(ocispec.MediaTypeImageLayer, sandboxtest.Layer(t, map[string]string{"new": "new"})))})
+		h.Index(t, map[string]ocispec.Descriptor{runtime.GOARCH: h.Image(t, runtime.GOARCH,
+			h.Add(ocispec.MediaTypeImageLayer, sandboxtest.Layer(t, map[string]string{"new": "new"})))})
 		image, err := registry.Find(t.Context(), h.Name(), one.Digest.String())
 		if err != nil || image.IDs[0] != one.Digest.String() {
 			t.Errorf("%v, %v, want %s still", image, err, one.Digest)
@@ -104,7 +109,8 @@ func TestImageOfARegistry(t *testing.T) {
 	})
 }
 
-// TestBrokenDownload: a layer whose connection breaks off again and again is read to its end, where the registry sends parts.
+// TestBrokenDownload: a layer whose connection breaks off again and again is read to its end, where
+// the registry sends parts.
 func TestBrokenDownload(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	h := sandboxtest.NewRegistry(t)
@@ -116,7 +122,8 @@ func TestBrokenDownload(t *testing.T) {
 		parts bool
 		bytes int64 // of each connection
 		want  string
-	}{"in parts": {true, 70_000, ""}, "whole alone": {false, 70_000, "sends no parts"}, "nothing comes": {true, 0, "EOF"}} {
+	}{"in parts": {true, 70_000, ""}, "whole alone": {false, 70_000, "sends no parts"},
+		"nothing comes": {true, 0, "EOF"}} {
 		t.Run(name, func(t *testing.T) {
 			h.Parts, h.Cut[long.Digest.String()] = try.parts, try.bytes
 			image, err := registry.Find(t.Context(), h.Name(), "")
@@ -124,21 +131,24 @@ func TestBrokenDownload(t *testing.T) {
 				t.Fatal(err)
 			}
 			found, err := unpacked(t, image)
-			if try.want == "" && (err != nil || !same(found, want)) || try.want != "" && (err == nil || !strings.Contains(err.Error(), try.want)) {
+			if try.want == "" && (err != nil || !same(found, want)) ||
+				try.want != "" && (err == nil || !strings.Contains(err.Error(), try.want)) {
 				t.Errorf("%d files, %v, want %q", len(found), err, try.want)
 			}
 		})
 	}
 }
 
-// TestKeysOfDockerLogin: the registry is shown the keys that `docker login` left for it, and a refusal says who refused.
+// TestKeysOfDockerLogin: the registry is shown the keys that `docker login` left for it, and a
+// refusal says who refused.
 func TestKeysOfDockerLogin(t *testing.T) {
 	h := sandboxtest.NewRegistry(t)
 	h.Keys = "me:secret"
 	h.Index(t, map[string]ocispec.Descriptor{runtime.GOARCH: h.Image(t, runtime.GOARCH)})
 	dir := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", dir)
-	if _, err := registry.Find(t.Context(), h.Name(), ""); err == nil || !strings.Contains(err.Error(), "registry 127.0.0.1") {
+	if _, err := registry.Find(t.Context(), h.Name(), ""); err == nil ||
+		!strings.Contains(err.Error(), "registry 127.0.0.1") {
 		t.Errorf("without keys: %v", err)
 	}
 	host, _, _ := strings.Cut(h.Name(), "/")
@@ -151,7 +161,8 @@ func TestKeysOfDockerLogin(t *testing.T) {
 	}
 }
 
-// TestHostileRegistry: what is not what its digest says is not taken, and what cannot be had is said in words without secrets.
+// TestHostileRegistry: what is not what its digest says is not taken, and what cannot be had is
+// said in words without secrets.
 func TestHostileRegistry(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	good := sandboxtest.Zip(sandboxtest.Layer(t, map[string]string{"a": "a"}))
@@ -165,11 +176,16 @@ func TestHostileRegistry(t *testing.T) {
 		"another processor": {func(t *testing.T, h *sandboxtest.Registry) {
 			h.Index(t, map[string]ocispec.Descriptor{"mips": h.Image(t, "mips")})
 		}, "has none for linux/"},
-		"one, of another processor": {func(t *testing.T, h *sandboxtest.Registry) { h.Tag = h.Image(t, "mips").Digest.String() }, "has none for linux/"},
+		"one, of another processor": {func(t *testing.T,
+			h *sandboxtest.Registry) {
+			h.Tag = h.Image(t, "mips").Digest.String()
+		}, "has none for linux/"},
 		"another content": {func(t *testing.T, h *sandboxtest.Registry) {
 			l := h.Add(ocispec.MediaTypeImageLayerGzip, good)
 			h.Tag = h.Image(t, runtime.GOARCH, l).Digest.String()
-			h.Objects[l.Digest.String()] = bytes.Replace(bytes.Clone(good), good[:9], append(bytes.Clone(good[:8]), good[8]^1), 1) // a field that gzip passes over
+			// a field that gzip passes over
+			h.Objects[l.Digest.String()] = bytes.Replace(bytes.Clone(good), good[:9],
+				append(bytes.Clone(good[:8]), good[8]^1), 1)
 		}, "layer 1 of 1"},
 		"more bytes": {func(t *testing.T, h *sandboxtest.Registry) {
 			l := h.Add(ocispec.MediaTypeImageLayerGzip, good)
@@ -177,16 +193,20 @@ func TestHostileRegistry(t *testing.T) {
 			h.Objects[l.Digest.String()] = append(bytes.Clone(good), 0)
 		}, "layer 1 of 1"},
 		"a long manifest": {func(t *testing.T, h *sandboxtest.Registry) {
-			h.Tag = h.AddJSON(t, ocispec.MediaTypeImageManifest, map[string]string{"mediaType": ocispec.MediaTypeImageManifest, "x": strings.Repeat("x", 4<<20)}).Digest.String()
+			h.Tag = h.AddJSON(t, ocispec.MediaTypeImageManifest,
+				map[string]string{"mediaType": ocispec.MediaTypeImageManifest,
+					"x": strings.Repeat("x", 4<<20)}).Digest.String()
 		}, "registry"},
 		"many layers": {func(t *testing.T, h *sandboxtest.Registry) {
-			h.Tag = h.Image(t, runtime.GOARCH, slices.Repeat([]ocispec.Descriptor{h.Add(ocispec.MediaTypeImageLayer, nil)}, 513)...).Digest.String()
+			h.Tag = h.Image(t, runtime.GOARCH, slices.Repeat([]ocispec.Descriptor{h.Add(ocispec.MediaTypeImageLayer,
+				nil)}, 513)...).Digest.String()
 		}, "at most 512"},
 		"a strange layer": {func(t *testing.T, h *sandboxtest.Registry) {
 			h.Tag = h.Image(t, runtime.GOARCH, h.Add("application/vnd.in-toto+json", []byte("{}"))).Digest.String()
 		}, "application/vnd.in-toto+json"},
 		"a strange digest": {func(t *testing.T, h *sandboxtest.Registry) {
-			h.Tag = h.Image(t, runtime.GOARCH, ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer, Digest: "md5:00", Size: 1}).Digest.String()
+			h.Tag = h.Image(t, runtime.GOARCH, ocispec.Descriptor{MediaType: ocispec.MediaTypeImageLayer,
+				Digest: "md5:00", Size: 1}).Digest.String()
 		}, "digest"},
 		"other layers than the configuration's": {func(t *testing.T, h *sandboxtest.Registry) {
 			h.Tag = h.Image(t, runtime.GOARCH, h.Add(ocispec.MediaTypeImageLayerGzip, good)).Digest.String()
@@ -194,7 +214,8 @@ func TestHostileRegistry(t *testing.T) {
 			if err := json.Unmarshal(h.Objects[h.Tag], &manifest); err != nil {
 				t.Fatal(err)
 			}
-			manifest.Layers[0] = h.Add(ocispec.MediaTypeImageLayerGzip, sandboxtest.Zip(sandboxtest.Layer(t, map[string]string{"a": "planted"})))
+			manifest.Layers[0] = h.Add(ocispec.MediaTypeImageLayerGzip,
+				sandboxtest.Zip(sandboxtest.Layer(t, map[string]string{"a": "planted"})))
 			h.Tag = h.AddJSON(t, manifest.MediaType, manifest).Digest.String()
 		}, "the image's configuration says"},
 		"fewer layers than the configuration's": {func(t *testing.T, h *sandboxtest.Registry) {
@@ -208,13 +229,19 @@ func TestHostileRegistry(t *testing.T) {
 		}, "its configuration has 1 layers, its manifest 0"},
 		"refused at a signed address": {func(t *testing.T, h *sandboxtest.Registry) {
 			h.Tag = h.Image(t, runtime.GOARCH, h.Add(ocispec.MediaTypeImageLayerGzip, good)).Digest.String()
-			refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+			refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				_ *http.Request) {
+				w.WriteHeader(http.StatusForbidden)
+			}))
 			t.Cleanup(refuses.Close)
 			h.Elsewhere = refuses.URL + "/blob?signature=s3cret"
 		}, "status 403"},
 		"of another length at a signed address": {func(t *testing.T, h *sandboxtest.Registry) {
 			h.Tag = h.Image(t, runtime.GOARCH, h.Add(ocispec.MediaTypeImageLayerGzip, good)).Digest.String()
-			short := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "short") }))
+			short := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				_ *http.Request) {
+				fmt.Fprint(w, "short")
+			}))
 			t.Cleanup(short.Close)
 			h.Elsewhere = short.URL + "/blob?signature=s3cret"
 		}, "mismatch Content-Length"},

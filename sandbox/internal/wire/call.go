@@ -5,17 +5,20 @@ import (
 	"strings"
 )
 
-// MaxCall bounds a call's command line and environment together, in bytes: more than Linux gives a program.
+// MaxCall bounds a call's command line and environment together, in bytes: more
+// than Linux gives a program.
 const MaxCall = 4 << 20
 
-// Call is a command that a program of one sandbox runs in another. Ahead of it come three pipes: its standard input, output and error.
+// Call is a command that a program of one sandbox runs in another. Ahead of it come three pipes:
+// its standard input, output and error.
 type Call struct {
 	Dir        string // its working folder, absolute
 	Argv, Env  []string
 	WallMillis int64 // 0: as long as the caller waits
 }
 
-// CallSizes is the header of a call's frame. The body holds the texts, each with a zero byte behind it, as their bytes need not be UTF-8.
+// CallSizes is the header of a call's frame. The body holds the texts, each with a zero byte behind
+// it, as their bytes need not be UTF-8.
 type CallSizes struct {
 	Argv, Env  int
 	WallMillis int64
@@ -37,7 +40,8 @@ func (c Call) Encode() (CallSizes, []byte, error) {
 		body = append(append(body, text...), 0)
 	}
 	if len(body) > MaxCall {
-		return CallSizes{}, nil, fmt.Errorf("%w: command line and environment have %d bytes (limit %d)", ErrTooLarge, len(body), MaxCall)
+		return CallSizes{}, nil, fmt.Errorf("%w: command line and environment have %d bytes (limit %d)", ErrTooLarge,
+			len(body), MaxCall)
 	}
 	return CallSizes{len(c.Argv), len(c.Env), c.WallMillis}, body, nil
 }
@@ -46,8 +50,10 @@ func (c Call) Encode() (CallSizes, []byte, error) {
 func (s CallSizes) Decode(body []byte) (Call, error) {
 	texts := strings.Split(string(body), "\x00")
 	texts = texts[:len(texts)-1] // behind the last zero byte there is nothing
-	if s.Argv < 1 || s.Env < 0 || s.Argv > len(texts) || s.Env > len(texts) || 1+s.Argv+s.Env != len(texts) || texts[1] == "" {
-		return Call{}, fmt.Errorf("%w: %d texts are not a folder, %d words and %d variables", ErrProtocol, len(texts), s.Argv, s.Env)
+	if s.Argv < 1 || s.Env < 0 || s.Argv > len(texts) || s.Env > len(texts) ||
+		1+s.Argv+s.Env != len(texts) || texts[1] == "" {
+		return Call{}, fmt.Errorf("%w: %d texts are not a folder, %d words and %d variables", ErrProtocol,
+			len(texts), s.Argv, s.Env)
 	}
 	return Call{texts[0], texts[1 : 1+s.Argv], texts[1+s.Argv:], s.WallMillis}, nil
 }

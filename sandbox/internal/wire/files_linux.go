@@ -18,7 +18,8 @@ func SendFiles(conn *os.File, files []*os.File) error {
 	return SendDescriptors(conn, descriptors)
 }
 
-// SendDescriptors is SendFiles for descriptors that must stay as they are: a File makes its own wait when it is asked for it.
+// SendDescriptors is SendFiles for descriptors that must stay as they are: a File makes its own
+// wait when it is asked for it.
 func SendDescriptors(conn *os.File, descriptors []int) error {
 	var rights []byte
 	if len(descriptors) > 0 {
@@ -39,11 +40,12 @@ func SendDescriptors(conn *os.File, descriptors []int) error {
 	return err
 }
 
-// MaxFiles is how many descriptors come at once at most: those of a shared workspace and the socket of a link.
+// MaxFiles is how many descriptors come at once at most: those of a shared workspace
+// and the socket of a link.
 const MaxFiles = SharedFiles + 1
 
-// ReceiveFiles waits for the descriptors that SendFiles sends, at most MaxFiles. Programs do not inherit them.
-// It answers io.EOF when the other side hung up.
+// ReceiveFiles waits for the descriptors that SendFiles sends, at most MaxFiles. Programs do not
+// inherit them. It answers io.EOF when the other side hung up.
 func ReceiveFiles(conn *os.File) (descriptors []int, err error) {
 	count, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*MaxFiles))
 	raw, err := conn.SyscallConn()

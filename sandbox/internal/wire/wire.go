@@ -1,7 +1,9 @@
-// Package wire is the protocol between a sandbox's owner and the init process inside: length-prefixed frames over one
-// stream socket, each a JSON header and a body of raw bytes. Requests carry an id and are answered in any order.
+// Package wire is the protocol between a sandbox's owner and the init process inside:
+// length-prefixed frames over one stream socket, each a JSON header and a body of raw bytes.
+// Requests carry an id and are answered in any order.
 //
-// The owner reads answers from a process that lives next to untrusted code, so it states for each frame how much it accepts.
+// The owner reads answers from a process that lives next to untrusted code, so it states for each
+// frame how much it accepts.
 package wire
 
 import (
@@ -40,10 +42,13 @@ const (
 	OpBase    Op = "base"
 	OpChanges Op = "changes"
 	OpApply   Op = "apply"
-	OpPiece   Op = "piece" // the next piece of the archive of the unpack or apply in Target, which has Stream set; one without a body is its end
-	OpKill    Op = "kill"  // every process but init
+	// the next piece of the archive of the unpack or apply in Target, which has Stream set; one
+	// without a body is its end
+	OpPiece Op = "piece"
+	OpKill  Op = "kill" // every process but init
 
-	// A program at a terminal of its own, or at pipes. The others name it by the id of the request that started it, in Target.
+	// A program at a terminal of its own, or at pipes. The others name it by the id of the request
+	// that started it, in Target.
 	OpTerminal Op = "terminal"
 	OpPipes    Op = "pipes"  // of its standard error the end is kept
 	OpScreen   Op = "screen" // waits for output; when there is no more, Exec says how the program ended
@@ -55,7 +60,8 @@ const (
 // MaxTerminalRead bounds the output that one OpScreen answers, in bytes.
 const MaxTerminalRead = 32 << 10
 
-// Host is the first frame to the init process: what the sandbox sees of the host. It may come long before the rest is known.
+// Host is the first frame to the init process: what the sandbox sees of the host. It may come long
+// before the rest is known.
 type Host struct {
 	Root       string // the folder of the host that holds the system folders, "" for the host's own
 	Mounts     []Mount
@@ -78,25 +84,30 @@ type Boot struct {
 	Lengths   []int
 	DiskBytes int64
 	PIDs      int
-	// PollMemory is the memory limit that the init process enforces itself by polling; 0 where a cgroup does.
+	// PollMemory is the memory limit that the init process enforces itself by
+	// polling; 0 where a cgroup does.
 	PollMemory int64
 	Insecure   string // the private folder of a sandbox without namespaces; empty where they isolate
 	Landlock   bool   // with Insecure: rules of the kernel protect what is outside of the folder
-	// Link is the sandbox's side of a link to another sandbox: LinkCaller, LinkServer or "" for none. The last of Files is its socket then.
+	// Link is the sandbox's side of a link to another sandbox: LinkCaller, LinkServer or "" for
+	// none. The last of Files is its socket then.
 	Link string `json:",omitempty"`
-	// LinkEnv is the environment of the commands that a LinkServer runs. Withheld are the caller's own variables: the server does not take them
-	// over while they have these values.
+	// LinkEnv is the environment of the commands that a LinkServer runs. Withheld are the caller's
+	// own variables: the server does not take them over while they have these values.
 	LinkEnv, Withheld map[string]string `json:",omitempty"`
-	// Proxy asks for a socket that listens at ProxyAddress inside and is handed to the owner. The last of Files is the way to hand it over.
+	// Proxy asks for a socket that listens at ProxyAddress inside and is handed to the owner. The
+	// last of Files is the way to hand it over.
 	Proxy bool `json:",omitempty"`
 	// Scratch says that the owner has mounted what the sandbox can write: the first of Files.
 	Scratch bool `json:",omitempty"`
-	// Files are the descriptors that came ahead of this: those of what the owner has mounted, with a workspace over a snapshot which others
-	// use, too, or without, and the socket of a link or of the proxy. Any can be missing.
+	// Files are the descriptors that came ahead of this: those of what the owner has mounted, with
+	// a workspace over a snapshot which others use, too, or without, and the socket of a link or of
+	// the proxy. Any can be missing.
 	Files []int `json:"-"`
 }
 
-// ProxyHost and ProxyPort are where a sandbox's programs reach its owner's proxy. The port is one that they cannot listen at themselves.
+// ProxyHost and ProxyPort are where a sandbox's programs reach its owner's proxy. The port is one
+// that they cannot listen at themselves.
 var ProxyHost = [4]byte{127, 0, 0, 1}
 
 // ProxyPort is the port of ProxyHost.
@@ -111,13 +122,15 @@ const (
 // Shared reports whether the workspace lies over a snapshot.
 func (b Boot) Shared() bool { return len(b.Files) >= SharedFiles }
 
-// ReportFD is the descriptor of a command on which it reports to its owner: one end of a stream socket. A shell's redirections have one digit.
+// ReportFD is the descriptor of a command on which it reports to its owner: one end of a stream
+// socket. A shell's redirections have one digit.
 const ReportFD = 9
 
 // ControlFD is the socket, which the init process inherits.
 const ControlFD = 3
 
-// Places in Boot.Files: two detached mounts, first the writable file system and then the workspace, and the file that describes the workspace's base.
+// Places in Boot.Files: two detached mounts, first the writable file system and then the workspace,
+// and the file that describes the workspace's base.
 const (
 	ScratchFile = iota
 	WorkspaceFile
@@ -143,14 +156,17 @@ type Request struct {
 	WallMillis int64             `json:",omitempty"`
 	Output     int               `json:",omitempty"`
 	Background bool              `json:",omitempty"`
-	Stream     bool              `json:",omitempty"` // output is sent as it comes, in answers of its own; an archive is, in requests of their own
-	Broken     bool              `json:",omitempty"` // of a last piece: the archive ends here because it cannot be read any further
-	Report     int               `json:",omitempty"` // bytes that are kept of what the command writes to ReportFD; 0: it has no such descriptor
-	Greeting   string            `json:",omitempty"` // what the command can read from ReportFD
-	Target     uint64            `json:",omitempty"` // id of another request
-	Grep       *Grep             `json:",omitempty"`
-	Rows       uint16            `json:",omitempty"` // of a terminal
-	Columns    uint16            `json:",omitempty"`
+	// output is sent as it comes, in answers of its own; an archive is, in requests of their own
+	Stream bool `json:",omitempty"`
+	// of a last piece: the archive ends here because it cannot be read any further
+	Broken bool `json:",omitempty"`
+	// bytes that are kept of what the command writes to ReportFD; 0: it has no such descriptor
+	Report   int    `json:",omitempty"`
+	Greeting string `json:",omitempty"` // what the command can read from ReportFD
+	Target   uint64 `json:",omitempty"` // id of another request
+	Grep     *Grep  `json:",omitempty"`
+	Rows     uint16 `json:",omitempty"` // of a terminal
+	Columns  uint16 `json:",omitempty"`
 }
 
 // Grep is a search over files.
@@ -171,15 +187,18 @@ type Grep struct {
 type Response struct {
 	ID    uint64
 	Error *Error `json:",omitempty"`
-	// Stream marks an answer that more will follow: its body is output, 1 of standard output, 2 of standard error.
+	// Stream marks an answer that more will follow: its body is output, 1 of standard
+	// output, 2 of standard error.
 	Stream int   `json:",omitempty"`
 	Exec   *Exec `json:",omitempty"`
 	Total  int64 `json:",omitempty"` // size of the file read, which may exceed the body
-	// Differs and Links are of OpChanges: whether anything differs from the base, and whether the change makes links.
+	// Differs and Links are of OpChanges: whether anything differs from the base, and
+	// whether the change makes links.
 	Differs bool   `json:",omitempty"`
 	Links   bool   `json:",omitempty"`
 	State   *State `json:",omitempty"` // of OpStat
-	// SharedInodes are the places, in the first answer, where the sandbox sees inodes that others see, too.
+	// SharedInodes are the places, in the first answer, where the sandbox sees
+	// inodes that others see, too.
 	SharedInodes []string `json:",omitempty"`
 }
 
@@ -192,7 +211,8 @@ type State struct {
 	Inode   uint64
 }
 
-// Exec is how a command ended. The body is its standard output, then its standard error, then its report.
+// Exec is how a command ended. The body is its standard output, then its
+// standard error, then its report.
 type Exec struct {
 	ExitCode              int
 	StdoutBytes           int
@@ -202,18 +222,20 @@ type Exec struct {
 	Signaled              bool // ExitCode follows from a signal
 	TimedOut, OutOfMemory bool
 	OutputExceeded        bool
-	// Detached is the last time, in nanoseconds since 1970, at which a process that had left its parent, or was left behind by the
-	// command, was seen; 0 if there was none.
+	// Detached is the last time, in nanoseconds since 1970, at which a process that had left its
+	// parent, or was left behind by the command, was seen; 0 if there was none.
 	Detached int64
 	// Leftovers is how many processes the command left running, which were killed.
 	Leftovers int
-	// StarvedMillis is how long the machine had no processor for the command; its limit was so much longer.
+	// StarvedMillis is how long the machine had no processor for the command; its
+	// limit was so much longer.
 	StarvedMillis int64
 	PID           int
 	Log           string
 }
 
-// MostStarved bounds how much longer a command may take than its limit because the machine has no processor for it, in limits.
+// MostStarved bounds how much longer a command may take than its limit because the machine has no
+// processor for it, in limits.
 const MostStarved = 3
 
 // Error carries an error across with what errors.Is needs to know of it.
@@ -271,7 +293,8 @@ func Wrap(err error) *Error {
 // Error returns the text of the other side.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns the error that the other side's wrapped, if it is one of this package or of the system.
+// Unwrap returns the error that the other side's wrapped, if it is one of this
+// package or of the system.
 func (e *Error) Unwrap() error {
 	if e.Errno != 0 {
 		return syscall.Errno(e.Errno)
@@ -317,8 +340,8 @@ func Write(w io.Writer, header any, body ...[]byte) error {
 	return nil
 }
 
-// Read receives one frame: the header into header, which must be a pointer, then a body of at most what limit allows.
-// limit is asked after the header is decoded.
+// Read receives one frame: the header into header, which must be a pointer, then a body of at most
+// what limit allows. limit is asked after the header is decoded.
 func Read(r io.Reader, header any, limit func() (int64, error)) ([]byte, error) {
 	var sizes [8]byte
 	if _, err := io.ReadFull(r, sizes[:]); err != nil {

@@ -17,7 +17,8 @@ func atMost(n int64) func() (int64, error) { return func() (int64, error) { retu
 func TestFrames(t *testing.T) {
 	var stream bytes.Buffer
 	for i := range 3 {
-		if err := Write(&stream, Request{ID: uint64(i), Op: OpExec, Argv: []string{"echo"}}, []byte("bo"), nil, []byte("dy")); err != nil {
+		if err := Write(&stream, Request{ID: uint64(i), Op: OpExec, Argv: []string{"echo"}}, []byte("bo"), nil,
+			[]byte("dy")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -73,7 +74,8 @@ func FuzzRead(f *testing.F) {
 }
 
 func TestErrorsKeepTheirMeaning(t *testing.T) {
-	for _, cause := range []error{fs.ErrNotExist, fs.ErrPermission, syscall.ENOSPC, syscall.EROFS, syscall.EISDIR, ErrTooLarge, ErrInvalid, ErrRefused} {
+	for _, cause := range []error{fs.ErrNotExist, fs.ErrPermission, syscall.ENOSPC, syscall.EROFS, syscall.EISDIR,
+		ErrTooLarge, ErrInvalid, ErrRefused} {
 		sent := cause
 		if errors.Is(cause, fs.ErrNotExist) {
 			sent = syscall.ENOENT // as the system says it
@@ -86,7 +88,8 @@ func TestErrorsKeepTheirMeaning(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got Response
-		if _, err := Read(&stream, &got, atMost(0)); err != nil || !errors.Is(got.Error, cause) || got.Error.Error() != fmt.Sprintf("open x: %v", sent) {
+		if _, err := Read(&stream, &got, atMost(0)); err != nil || !errors.Is(got.Error, cause) ||
+			got.Error.Error() != fmt.Sprintf("open x: %v", sent) {
 			t.Errorf("%v came as %v (%v)", cause, got.Error, err)
 		}
 	}

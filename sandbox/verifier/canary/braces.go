@@ -2,7 +2,8 @@ package canary
 
 import "strings"
 
-// bracedLexer reads the tokens of a file in a language with braces, of which take reads one. What it is not sure of makes it broken.
+// bracedLexer reads the tokens of a file in a language with braces, of which take reads one. What
+// it is not sure of makes it broken.
 type bracedLexer struct {
 	source   string
 	take     func(l *bracedLexer, before []lexeme) (kind int)
@@ -36,7 +37,8 @@ func (l *bracedLexer) block(template bool) (tokens []lexeme) {
 		}
 		from, line, lineFrom := l.at, l.line, l.lineFrom
 		kind := l.take(l, tokens)
-		t := lexeme{kind: kind, text: l.source[from:l.at], line: line, endLine: l.line, start: from - lineFrom, end: l.at - l.lineFrom}
+		t := lexeme{kind: kind, text: l.source[from:l.at], line: line, endLine: l.line,
+			start: from - lineFrom, end: l.at - l.lineFrom}
 		switch bracket(t) {
 		case 1:
 			open = append(open, closing[t.text])

@@ -11,14 +11,16 @@ import (
 	"github.com/rondo-rl/rondo/sandbox/verifier/grade"
 )
 
-// TestPython: of a Python file, the literals of statements that a passing test has run are found, and no others.
+// TestPython: of a Python file, the literals of statements that a passing test has run
+// are found, and no others.
 func TestPython(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
-		"assert":                  {`assert f(1) == 25`, "25"},
-		"the other way round":     {`assert 25 == f(1), "message"`, "25"},
-		"unittest":                {`self.assertEqual(f("x"), "two")`, `"two"`},
-		"unittest, message":       {`self.assertEqual([1, "b"], f(), "message")`, `1 "b"`},
-		"many lines":              {"self.assertEqual(\n        f(),\n        {'a': [1.5, True], 'b': None},\n    )", "'a' 1.5 True 'b'"},
+		"assert":              {`assert f(1) == 25`, "25"},
+		"the other way round": {`assert 25 == f(1), "message"`, "25"},
+		"unittest":            {`self.assertEqual(f("x"), "two")`, `"two"`},
+		"unittest, message":   {`self.assertEqual([1, "b"], f(), "message")`, `1 "b"`},
+		"many lines": {"self.assertEqual(\n        f(),\n        {'a': [1.5, True], 'b': None},\n    )",
+			"'a' 1.5 True 'b'"},
 		"a raw string":            {`assert f() == r"\d"`, ""},
 		"before an escape":        {`assert f() == "ab\x41"`, `"ab\x41"`},
 		"no literal":              {`assert f() == g()`, ""},
@@ -46,7 +48,8 @@ func TestPython(t *testing.T) {
 			for _, s := range python("", source) {
 				piece := lines[s.line][s.start:s.end]
 				got = append(got, piece)
-				if wrong := s.wrong(piece, rand.New(rand.NewPCG(1, 1))); wrong == piece || len(wrong) != len(piece) && piece != "True" {
+				if wrong := s.wrong(piece, rand.New(rand.NewPCG(1, 1))); wrong == piece ||
+					len(wrong) != len(piece) && piece != "True" {
 					t.Errorf("%s becomes %s", piece, wrong)
 				}
 			}
@@ -57,7 +60,8 @@ func TestPython(t *testing.T) {
 	}
 }
 
-// TestPythonFunctions: only tests at the top of a file, or of a class there, that are expected to pass.
+// TestPythonFunctions: only tests at the top of a file, or of a class there,
+// that are expected to pass.
 func TestPythonFunctions(t *testing.T) {
 	const source = `
 class TestA(Base):
@@ -95,12 +99,14 @@ if x:
 // TestGolang: of a Go file, the comparisons that decide whether a test fails.
 func TestGolang(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
-		"a comparison":    {`if got := f(); got != 3 { t.Error(got) }`, `if got := f(); got == 3 { t.Error(got) }`},
-		"one of two":      {`if a() || b < 1 { t.Fatalf("x") }`, `if !a() || b < 1 { t.Fatalf("x") }; if a() || b >= 1 { t.Fatalf("x") }`},
-		"not":             {`if !f() { t.FailNow() }`, `if f() { t.FailNow() }`},
-		"both":            {`if a && b { t.Error() }`, ``},
-		"no failure":      {`if a != b { c() }`, ``},
-		"a table":         {`for _, x := range table { t.Run(x, func(t *testing.T) { if x != 1 { t.Error() } }) }`, `for _, x := range table { t.Run(x, func(t *testing.T) { if x == 1 { t.Error() } }) }`},
+		"a comparison": {`if got := f(); got != 3 { t.Error(got) }`, `if got := f(); got == 3 { t.Error(got) }`},
+		"one of two": {`if a() || b < 1 { t.Fatalf("x") }`,
+			`if !a() || b < 1 { t.Fatalf("x") }; if a() || b >= 1 { t.Fatalf("x") }`},
+		"not":        {`if !f() { t.FailNow() }`, `if f() { t.FailNow() }`},
+		"both":       {`if a && b { t.Error() }`, ``},
+		"no failure": {`if a != b { c() }`, ``},
+		"a table": {`for _, x := range table { t.Run(x, func(t *testing.T) { if x != 1 { t.Error() } }) }`,
+			`for _, x := range table { t.Run(x, func(t *testing.T) { if x == 1 { t.Error() } }) }`},
 		"results":         {`for _, x := range f() { if x != 1 { t.Error() } }`, ``},
 		"behind a return": {`if a { return }; if x != 1 { t.Error() }`, ``},
 	} {
@@ -123,12 +129,15 @@ func TestGolang(t *testing.T) {
 // TestScript: of a file in JavaScript, the literals of statements that a passing test has run.
 func TestScript(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
-		"jest":                  {`expect(f()).toBe(25); expect(f()).toEqual({a: [1, "b"], 'c': true, d: undefined, e: null})`, `25 1 "b" true`},
-		"chai":                  {`expect(f()).to.deep.equal(['x'])`, `'x'`},
-		"node":                  {"assert.strictEqual(f('a', 1), 'two', 'message')\nassert.deepEqual([1], f())", `'two' 1`},
-		"many lines":            {"expect(\n  f(`a ${g({})} }`),\n).toEqual([\n  1,\n  2,\n])", "1 2"},
-		"without semicolons":    {"const x = f()\nexpect(x).toBe(1)\nexpect(x[0])\n  .toBe(2)", "1 2"},
-		"behind a block":        {"if (x) { y() }\nexpect(f()).toBe(1)\nfor (const x of y) { z }\nexpect(f()).toBe(2)", "1 2"},
+		"jest": {`expect(f()).toBe(25); expect(f()).toEqual({a: [1, "b"], 'c': true, d: undefined, e: null})`,
+			`25 1 "b" true`},
+		"chai": {`expect(f()).to.deep.equal(['x'])`, `'x'`},
+		"node": {"assert.strictEqual(f('a', 1), 'two', 'message')\nassert.deepEqual([1], f())",
+			`'two' 1`},
+		"many lines":         {"expect(\n  f(`a ${g({})} }`),\n).toEqual([\n  1,\n  2,\n])", "1 2"},
+		"without semicolons": {"const x = f()\nexpect(x).toBe(1)\nexpect(x[0])\n  .toBe(2)", "1 2"},
+		"behind a block": {"if (x) { y() }\nexpect(f()).toBe(1)\nfor (const x of y) { z }\nexpect(f()).toBe(2)",
+			"1 2"},
 		"a pattern":             {"expect(/[/'\"]'/.test(x / y / 2)).toBe(true)", "true"},
 		"other matchers":        {"expect(f()).not.toBe(1); expect(f()).toBeCloseTo(2); await expect(f()).resolves.toBe(3); assert.ok(4); assert.notEqual(f(), 5)", ""},
 		"no literal":            {"expect(f()).toBe(g()); expect(f()).toEqual([g(1)]); expect(f()).toBe([1][0]); expect(f()).toBe(`x`); expect(f()).toBe(1 + 1)", ""},
@@ -141,13 +150,15 @@ func TestScript(t *testing.T) {
 		"what it cannot read":   {"expect(f()).toBe(1); x = <p>don't</p>", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			source := "describe('all', function () {\n  it.skip('not', () => { expect(f()).toBe(0) })\n  it(\"works\", async (t) => {\n" + c.body + "\n  })\n})\n"
+			source := "describe('all', function () {\n  it.skip('not', () => { expect(f()).toBe(0) })\n  it(\"works\", async (t) => {\n" +
+				c.body + "\n  })\n})\n"
 			lines := strings.Split(source, "\n")
 			var got []string
 			for _, s := range script("", source) {
 				piece := lines[s.line][s.start:s.end]
 				got = append(got, piece)
-				if wrong := s.wrong(piece, rand.New(rand.NewPCG(1, 1))); wrong == piece || len(wrong) != len(piece) && piece != "true" {
+				if wrong := s.wrong(piece, rand.New(rand.NewPCG(1, 1))); wrong == piece ||
+					len(wrong) != len(piece) && piece != "true" {
 					t.Errorf("%s becomes %s", piece, wrong)
 				}
 				if !slices.Equal(s.named, []string{"works", "all > works"}) {
@@ -159,12 +170,15 @@ func TestScript(t *testing.T) {
 			}
 		})
 	}
-	for _, declared := range []string{"it(`a`, () => {BODY})", "it('a', function* () {BODY})", "it('a', options, () => {BODY})", "it('a', () => BODY)", "if (x) it('a', () => {BODY})", "it.each(x)('a', () => {BODY})"} {
+	for _, declared := range []string{"it(`a`, () => {BODY})", "it('a', function* () {BODY})",
+		"it('a', options, () => {BODY})", "it('a', () => BODY)", "if (x) it('a', () => {BODY})",
+		"it.each(x)('a', () => {BODY})"} {
 		if got := script("", strings.Replace(declared, "BODY", "expect(f()).toBe(1)", 1)); len(got) != 0 {
 			t.Errorf("%s: %+v", declared, got)
 		}
 	}
-	if got := script("", "it('a', x => {expect(f()).toBe(1)}, 100); test('b', function named() {assert.equal(f(), 1)})"); len(got) != 2 {
+	if got := script("",
+		"it('a', x => {expect(f()).toBe(1)}, 100); test('b', function named() {assert.equal(f(), 1)})"); len(got) != 2 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -175,11 +189,14 @@ const (
 		"         self.assertEqual(f(1), 1)\n+        self.assertEqual(f(2), 22)\n+\n+    def test_new(self):\n+        self.assertEqual(f(3), 33)\n"
 )
 
-// TestPlant: hidden lines of the graded tests alone are made wrong, wherever the folder of the tests has them.
+// TestPlant: hidden lines of the graded tests alone are made wrong, wherever the
+// folder of the tests has them.
 func TestPlant(t *testing.T) {
-	tests := fstest.MapFS{"test.patch": {Data: []byte(patch)}, "test.sh": {Data: []byte("git apply <<'E'\n" + patch + "E\n"), Mode: 0o755}}
+	tests := fstest.MapFS{"test.patch": {Data: []byte(patch)},
+		"test.sh": {Data: []byte("git apply <<'E'\n" + patch + "E\n"), Mode: 0o755}}
 	snapshot := fstest.MapFS{"tests/test_a.py": {Data: []byte(testFile)}}
-	g := &grade.Grading{FailToPass: []string{"tests/test_a.py::TestA::test_old", "test_new (tests.test_a.TestA)", "tests/test_b.py::TestA::test_new", "other"}}
+	g := &grade.Grading{FailToPass: []string{"tests/test_a.py::TestA::test_old", "test_new (tests.test_a.TestA)",
+		"tests/test_b.py::TestA::test_new", "other"}}
 	sites := Find(g, tests, snapshot)
 	if len(sites) != 2 || Count(sites) != 2 || sites[0].Line != 6 || sites[1].Line != 9 {
 		t.Fatalf("sites %+v", sites)
@@ -210,7 +227,8 @@ func TestPlant(t *testing.T) {
 		t.Errorf("planted %v", seen)
 	}
 	// Of tests that must go on passing some are made wrong, too, and never these alone.
-	g = &grade.Grading{FailToPass: []string{"tests/test_a.py::TestA::test_new"}, PassToPass: []string{"tests/test_a.py::TestA::test_old"}}
+	g = &grade.Grading{FailToPass: []string{"tests/test_a.py::TestA::test_new"},
+		PassToPass: []string{"tests/test_a.py::TestA::test_old"}}
 	if sites = Find(g, tests, snapshot); len(sites) != 2 || Count(sites) != 1 {
 		t.Fatalf("sites %+v", sites)
 	}
@@ -243,11 +261,13 @@ func TestNames(t *testing.T) {
 	if got := Find(g, fstest.MapFS{"test.patch": {Data: []byte(file("a.py"))}}, fstest.MapFS{}); len(got) != 1 {
 		t.Errorf("one: %+v", got)
 	}
-	if got := Find(g, fstest.MapFS{"test.patch": {Data: []byte(file("a.py") + file("b.py"))}}, fstest.MapFS{}); len(got) != 0 {
+	if got := Find(g, fstest.MapFS{"test.patch": {Data: []byte(file("a.py") + file("b.py"))}},
+		fstest.MapFS{}); len(got) != 0 {
 		t.Errorf("two: %+v", got)
 	}
 	titled := "--- /dev/null\n+++ b/a.py\n@@ -0,0 +1,5 @@\n+def test_x():\n+    \"\"\"\n+    Ends are dropped.\n+    \"\"\"\n+    assert f() == 1\n"
-	if got := Find(&grade.Grading{FailToPass: []string{"Ends are dropped."}}, fstest.MapFS{"test.patch": {Data: []byte(titled)}}, fstest.MapFS{}); len(got) != 1 {
+	if got := Find(&grade.Grading{FailToPass: []string{"Ends are dropped."}},
+		fstest.MapFS{"test.patch": {Data: []byte(titled)}}, fstest.MapFS{}); len(got) != 1 {
 		t.Errorf("by its description: %+v", got)
 	}
 	twice := "def test_x():\n    assert f(\n        7,\n    ) == (\n        7,\n    )\n"
@@ -259,7 +279,8 @@ func TestNames(t *testing.T) {
 		t.Errorf("another folder: %+v", got)
 	}
 	beside := fstest.MapFS{"r2e_tests/test_1.py": {Data: []byte("def test_x():\n    assert f() == 1\n")}}
-	if got := Find(&grade.Grading{FailToPass: []string{"r2e_tests/test_1.py::test_x"}}, beside, fstest.MapFS{}); len(got) != 1 {
+	if got := Find(&grade.Grading{FailToPass: []string{"r2e_tests/test_1.py::test_x"}}, beside,
+		fstest.MapFS{}); len(got) != 1 {
 		t.Errorf("a file of the tests: %+v", got)
 	}
 }
@@ -282,16 +303,19 @@ func FuzzFind(f *testing.F) {
 			}
 			s.wrong(lines[s.line][s.start:s.end], rand.New(rand.NewPCG(1, 1)))
 		}
-		Find(&grade.Grading{FailToPass: []string{"test_x"}}, fstest.MapFS{"test.patch": {Data: []byte(patch)}}, fstest.MapFS{"x.py": {Data: []byte(source)}})
+		Find(&grade.Grading{FailToPass: []string{"test_x"}}, fstest.MapFS{"test.patch": {Data: []byte(patch)}},
+			fstest.MapFS{"x.py": {Data: []byte(source)}})
 	})
 }
 
-// TestShorter: a wrong string lacks its first or last letter, and what is no string, or too short for that, is another one.
+// TestShorter: a wrong string lacks its first or last letter, and what is no string, or too short
+// for that, is another one.
 func TestShorter(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for piece, want := range map[string][]string{
-		`"two-words"`: {`"wo-words"`, `"two-word"`}, "'-ab c9!'": {"'-b c9!'", "'-ab 9!'"}, "`abc`": {"`bc`", "`ab`"}, `"""abc"""`: {`"""bc"""`, `"""ab"""`},
-		`"a1b2"`: nil, `'a'`: nil, `12345`: nil, `b"abc"`: nil, `"1.0"`: nil,
+		`"two-words"`: {`"wo-words"`, `"two-word"`}, "'-ab c9!'": {"'-b c9!'", "'-ab 9!'"}, "`abc`": {"`bc`", "`ab`"},
+		`"""abc"""`: {`"""bc"""`, `"""ab"""`},
+		`"a1b2"`:    nil, `'a'`: nil, `12345`: nil, `b"abc"`: nil, `"1.0"`: nil,
 		"'''abc'''": {"'''bc'''", "'''ab'''"},
 	} {
 		seen := map[string]bool{}
@@ -308,7 +332,8 @@ func TestShorter(t *testing.T) {
 				t.Errorf("%s becomes %s", other, got)
 			}
 		}
-		if wrong := Shorter([]Site{{wrong: wrongLiteral}})[0].wrong(piece, random); wrong == piece || len(want) > 0 && !slices.Contains(want, wrong) {
+		if wrong := Shorter([]Site{{wrong: wrongLiteral}})[0].wrong(piece, random); wrong == piece ||
+			len(want) > 0 && !slices.Contains(want, wrong) {
 			t.Errorf("%s becomes %s", piece, wrong)
 		}
 	}

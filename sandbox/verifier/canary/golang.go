@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// golang lists the sites of a Go file of tests: comparisons that decide whether a test fails. Each stands where a test that passes has come to it, and is
-// false there, so that its opposite fails.
+// golang lists the sites of a Go file of tests: comparisons that decide whether a test fails. Each
+// stands where a test that passes has come to it, and is false there, so that its opposite fails.
 func golang(_, source string) (sites []foundSite) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", source, parser.SkipObjectResolution)
@@ -65,13 +65,15 @@ func (w *goWalk) statements(list []ast.Stmt) {
 	}
 }
 
-// condition takes the parts of a disjunction: with any of them turned round, the whole is true where it was false.
+// condition takes the parts of a disjunction: with any of them turned round, the whole is
+// true where it was false.
 func (w *goWalk) condition(e ast.Expr) {
 	switch x := e.(type) {
 	case *ast.ParenExpr:
 		w.condition(x.X)
 	case *ast.BinaryExpr:
-		opposite := map[token.Token]string{token.NEQ: "==", token.EQL: "!=", token.LSS: ">=", token.GEQ: "<", token.GTR: "<=", token.LEQ: ">"}[x.Op]
+		opposite := map[token.Token]string{token.NEQ: "==", token.EQL: "!=", token.LSS: ">=", token.GEQ: "<",
+			token.GTR: "<=", token.LEQ: ">"}[x.Op]
 		switch {
 		case x.Op == token.LOR:
 			w.condition(x.X)

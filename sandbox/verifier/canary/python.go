@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// python lists the sites of a Python file: literals that a statement of a test compares for equality with something else. The statement stands at the
-// top of the test's body and before any return, so that a test which passes has run it, and what equals a literal does not equal another.
+// python lists the sites of a Python file: literals that a statement of a test compares for
+// equality with something else. The statement stands at the top of the test's body and before any
+// return, so that a test which passes has run it, and what equals a literal does not equal another.
 func python(_, source string) (sites []foundSite) {
 	type block struct {
 		indent          int
@@ -28,14 +29,16 @@ func python(_, source string) (sites []foundSite) {
 		first := line[0].text
 		if first == "@" {
 			decorated = true
-			skipped = skipped || slices.ContainsFunc(line, func(t lexeme) bool { return strings.Contains(t.text, "xfail") || strings.Contains(t.text, "xpect") })
+			skipped = skipped || slices.ContainsFunc(line,
+				func(t lexeme) bool { return strings.Contains(t.text, "xfail") || strings.Contains(t.text, "xpect") })
 			continue
 		}
 		switch {
 		case first == "class" && len(line) > 1:
 			stack = append(stack, &block{indent: line[0].column, class: line[1].text, nested: len(stack) > 0})
 		case first == "def" && len(line) > 1:
-			b := &block{indent: line[0].column, function: line[1].text, nested: len(stack) > 1, closed: decorated && skipped}
+			b := &block{indent: line[0].column, function: line[1].text, nested: len(stack) > 1,
+				closed: decorated && skipped}
 			if len(stack) == 1 {
 				b.class, b.nested = stack[0].class, stack[0].class == "" || stack[0].nested
 			}
@@ -48,7 +51,8 @@ func python(_, source string) (sites []foundSite) {
 		if len(stack) == 0 {
 			continue
 		}
-		for i := len(stack) - 1; i >= 0 && (first == "return" || slices.ContainsFunc(line, func(t lexeme) bool { return t.text == "yield" })); i-- {
+		for i := len(stack) - 1; i >= 0 &&
+			(first == "return" || slices.ContainsFunc(line, func(t lexeme) bool { return t.text == "yield" })); i-- {
 			if stack[i].function != "" {
 				stack[i].closed = true
 				break
@@ -72,11 +76,13 @@ func python(_, source string) (sites []foundSite) {
 
 // equalities are the assertions of unittest that compare their first two arguments.
 var equalities = []string{
-	"assertEqual", "assertEquals", "assertListEqual", "assertTupleEqual", "assertDictEqual", "assertSetEqual", "assertSequenceEqual", "assertMultiLineEqual",
+	"assertEqual", "assertEquals", "assertListEqual", "assertTupleEqual", "assertDictEqual", "assertSetEqual",
+	"assertSequenceEqual", "assertMultiLineEqual",
 }
 
 // deciding are words that make more of an assertion than one comparison.
-var deciding = []string{"and", "or", "not", "if", "else", "in", "is", "lambda", "for", "<", ">", "<=", ">=", "!=", ":=", ";"}
+var deciding = []string{"and", "or", "not", "if", "else", "in", "is", "lambda", "for", "<", ">",
+	"<=", ">=", "!=", ":=", ";"}
 
 // expectations are the literals of a statement that asserts one equality.
 func expectations(line []lexeme) []lexeme {
@@ -84,13 +90,17 @@ func expectations(line []lexeme) []lexeme {
 	switch {
 	case line[0].text == "assert":
 		comparison := split(line[1:], ",")[0]
-		if slices.ContainsFunc(top(comparison), func(t lexeme) bool { return slices.Contains(deciding, t.text) }) || len(split(line, ";")) > 1 {
+		if slices.ContainsFunc(top(comparison), func(t lexeme) bool { return slices.Contains(deciding, t.text) }) ||
+			len(split(line, ";")) > 1 {
 			return nil
 		}
 		parts = split(comparison, "==")
-	case len(line) > 5 && line[0].text == "self" && line[1].text == "." && slices.Contains(equalities, line[2].text) && line[3].text == "(" && closes(line[3:]):
+	case len(line) > 5 && line[0].text == "self" && line[1].text == "." && slices.Contains(equalities, line[2].text) &&
+		line[3].text == "(" && closes(line[3:]):
 		parts = split(line[4:len(line)-1], ",")
-		if len(parts) < 2 || len(parts) > 4 || slices.ContainsFunc(slices.Concat(top(parts[0]), top(parts[1])), func(t lexeme) bool { return t.text == "=" || t.text == "*" }) {
+		if len(parts) < 2 || len(parts) > 4 ||
+			slices.ContainsFunc(slices.Concat(top(parts[0]), top(parts[1])),
+				func(t lexeme) bool { return t.text == "=" || t.text == "*" }) {
 			return nil
 		}
 		parts = parts[:2]
@@ -186,7 +196,8 @@ func changeable(t lexeme) bool {
 	return t.kind == quotation && t.line == t.endLine && len(places(t.text)) > 0
 }
 
-// places are where a character of a string stands for itself and is a letter or digit, or where one can be put into an empty string.
+// places are where a character of a string stands for itself and is a letter or digit, or where one
+// can be put into an empty string.
 func places(quoted string) (at []int) {
 	body := strings.TrimLeft(quoted, "bBuUrR")
 	prefix := len(quoted) - len(body)
@@ -218,7 +229,8 @@ func alphabet(c byte) string {
 
 // wrongLiteral is another literal of the same kind and length.
 func wrongLiteral(piece string, random *rand.Rand) string {
-	if other := map[string]string{"True": "False", "False": "True", "true": "false", "false": "true"}[piece]; other != "" {
+	if other := map[string]string{"True": "False", "False": "True", "true": "false",
+		"false": "true"}[piece]; other != "" {
 		return other
 	}
 	at := 0

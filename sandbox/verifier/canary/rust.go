@@ -8,8 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// rust lists the sites of a file of tests in Rust: literals that assert_eq! compares with something, at the top of the function of a test and before any
-// return, so that a test which passes has run it. cargo names a test by its modules.
+// rust lists the sites of a file of tests in Rust: literals that assert_eq! compares with
+// something, at the top of the function of a test and before any return, so that a test which
+// passes has run it. cargo names a test by its modules.
 func rust(name, source string) []foundSite {
 	modules, ok := modulesOf(name)
 	l := bracedLexer{source: source, take: rustToken}
@@ -22,7 +23,8 @@ func rust(name, source string) []foundSite {
 	return w.sites
 }
 
-// modulesOf are the modules of a file in its crate. Files of which only the crate tells whose module they are have none.
+// modulesOf are the modules of a file in its crate. Files of which only the crate tells whose
+// module they are have none.
 func modulesOf(name string) (modules []string, ok bool) {
 	parts := strings.Split(strings.TrimSuffix(name, ".rs"), "/")
 	for i := len(parts) - 2; i >= 0; i-- {
@@ -57,7 +59,10 @@ func (w *rustWalk) items(tokens []lexeme, modules []string) {
 		case t.text == "mod" && len(rest) > 1 && rest[1].text == "{":
 			w.items(bracketed(rest[1:]), append(slices.Clone(modules), rest[0].text))
 		case t.text == "fn" && len(rest) > 2 && rest[1].text == "(" && rest[2].text == ")" && passing(attributes):
-			if body := slices.IndexFunc(rest, func(t lexeme) bool { return t.text == "{" || t.text == ";" }); body >= 0 && rest[body].text == "{" {
+			if body := slices.IndexFunc(rest, func(t lexeme) bool {
+				return t.text == "{" ||
+					t.text == ";"
+			}); body >= 0 && rest[body].text == "{" {
 				w.test(bracketed(rest[body:]), strings.Join(append(slices.Clone(modules), rest[0].text), "::"))
 			}
 		}
@@ -79,7 +84,8 @@ func textOf(tokens []lexeme) string {
 	return text.String()
 }
 
-// passing reports whether attributes are of a test that passes if it comes to its end, and of nothing else.
+// passing reports whether attributes are of a test that passes if it comes to its
+// end, and of nothing else.
 func passing(attributes []string) (test bool) {
 	for _, a := range attributes {
 		a, _, _ = strings.Cut(a, "(")
@@ -95,7 +101,8 @@ func passing(attributes []string) (test bool) {
 
 // macros are those that leave no function.
 var macros = []string{
-	"assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq", "debug_assert_ne", "matches", "println", "eprintln", "print", "eprint", "dbg", "format", "vec", "write", "writeln",
+	"assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq", "debug_assert_ne", "matches", "println",
+	"eprintln", "print", "eprint", "dbg", "format", "vec", "write", "writeln",
 	"concat", "include_str", "include_bytes", "env", "stringify", "panic", "unreachable", "todo",
 }
 
@@ -103,12 +110,16 @@ var macros = []string{
 func (w *rustWalk) test(body []lexeme, name string) {
 	depth, begins := 0, true
 	for i, t := range body {
-		if t.text == "return" && t.kind == word || t.text == "!" && i > 0 && body[i-1].kind == word && i+1 < len(body) && bracket(body[i+1]) == 1 && !slices.Contains(macros, body[i-1].text) {
+		if t.text == "return" && t.kind == word ||
+			t.text == "!" && i > 0 && body[i-1].kind == word && i+1 < len(body) && bracket(body[i+1]) == 1 &&
+				!slices.Contains(macros, body[i-1].text) {
 			return // it may leave out what follows
 		}
-		if depth == 0 && begins && t.text == "assert_eq" && i+2 < len(body) && body[i+1].text == "!" && body[i+2].text == "(" {
+		if depth == 0 && begins && t.text == "assert_eq" && i+2 < len(body) &&
+			body[i+1].text == "!" && body[i+2].text == "(" {
 			for _, l := range rustExpectation(split(bracketed(body[i+2:]), ",")) {
-				w.sites = append(w.sites, foundSite{named: []string{name}, line: l.line, start: l.start, end: l.end, wrong: wrongRust})
+				w.sites = append(w.sites, foundSite{named: []string{name}, line: l.line, start: l.start,
+					end: l.end, wrong: wrongRust})
 			}
 		}
 		depth += bracket(t)
@@ -126,7 +137,8 @@ func rustExpectation(parts [][]lexeme) (literals []lexeme) {
 		wanted = parts[0]
 	}
 	for _, t := range wanted {
-		if t.kind == word && (t.text == "true" || t.text == "false") || t.kind == number && rustNumber.MatchString(t.text) || t.kind == quotation && changeable(t) {
+		if t.kind == word && (t.text == "true" || t.text == "false") ||
+			t.kind == number && rustNumber.MatchString(t.text) || t.kind == quotation && changeable(t) {
 			literals = append(literals, t)
 		}
 	}
@@ -148,7 +160,8 @@ func rustLiteral(tokens []lexeme) bool {
 		case t.kind == word && slices.Contains(wrappers, t.text):
 		case t.kind != operator || !slices.Contains([]string{"(", ")", "[", "]", ",", "-", "&", "!", ":", "."}, t.text):
 			return false
-		case (t.text == "(" || t.text == "[") && i > 0 && (bracket(tokens[i-1]) < 0 || tokens[i-1].kind != operator && !slices.Contains(wrappers, tokens[i-1].text)):
+		case (t.text == "(" || t.text == "[") && i > 0 &&
+			(bracket(tokens[i-1]) < 0 || tokens[i-1].kind != operator && !slices.Contains(wrappers, tokens[i-1].text)):
 			return false // a call, or an element
 		case t.text == "." && (i+1 == len(tokens) || tokens[i+1].kind != word):
 			return false

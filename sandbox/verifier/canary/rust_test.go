@@ -10,8 +10,10 @@ import (
 // TestRust: of a file in Rust, the literals of assertions that a passing test has come to.
 func TestRust(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
-		"numbers":             {`assert_eq!(f(1), 25); assert_eq!(-3_i64, f(2)); assert_eq!(f(3), 1.5f32, "message {}", 7);`, "25 3_i64 1.5f32"},
-		"strings":             {`assert_eq!(f("x"), "two"); assert_eq!(f(), "é".to_string()); assert_eq!(f(), String::from("a\n")); assert_eq!(f(), b"b"); assert_eq!(f(), 'c');`, `"two" "a\n" b"b" 'c'`},
+		"numbers": {`assert_eq!(f(1), 25); assert_eq!(-3_i64, f(2)); assert_eq!(f(3), 1.5f32, "message {}", 7);`,
+			"25 3_i64 1.5f32"},
+		"strings": {`assert_eq!(f("x"), "two"); assert_eq!(f(), "é".to_string()); assert_eq!(f(), String::from("a\n")); assert_eq!(f(), b"b"); assert_eq!(f(), 'c');`,
+			`"two" "a\n" b"b" 'c'`},
 		"wrapped":             {`assert_eq!(f(), Some(vec![(1, true)])); assert_eq!(f(), Ok(&[2])); assert_eq!(f(), Err("no".into_string()));`, "1 true 2"},
 		"many lines":          {"assert_eq!(\nf::<u8>(),\n[\n1,\n2,\n],\n);", "1 2"},
 		"behind blocks":       {"for x in y { z(); }\nassert_eq!(f(), 1);\nlet a: &'static str = \"'\"; let b = '\\''; assert_eq!(f(), 2);", "1 2"},
@@ -26,13 +28,15 @@ func TestRust(t *testing.T) {
 		"what it cannot read": {"assert_eq!(f(), 1); /* /* */ */", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			source := "use a::b;\n\n#[cfg(test)]\nmod tests {\n    use super::*;\n\n    #[tokio::test(flavor = \"x\")]\n    async fn works() -> Result<(), E> {\n" + c.body + "\n    }\n}\n"
+			source := "use a::b;\n\n#[cfg(test)]\nmod tests {\n    use super::*;\n\n    #[tokio::test(flavor = \"x\")]\n    async fn works() -> Result<(), E> {\n" +
+				c.body + "\n    }\n}\n"
 			lines := strings.Split(source, "\n")
 			var got []string
 			for _, s := range rust("crates/a/src/b/mod.rs", source) {
 				piece := lines[s.line][s.start:s.end]
 				got = append(got, piece)
-				if wrong := s.wrong(piece, rand.New(rand.NewPCG(1, 1))); wrong == piece || len(wrong) != len(piece) && piece != "true" {
+				if wrong := s.wrong(piece, rand.New(rand.NewPCG(1, 1))); wrong == piece ||
+					len(wrong) != len(piece) && piece != "true" {
 					t.Errorf("%s becomes %s", piece, wrong)
 				}
 				if !slices.Equal(s.named, []string{"b::tests::works"}) {
@@ -46,7 +50,8 @@ func TestRust(t *testing.T) {
 	}
 }
 
-// TestRustFunctions: only tests that pass if they come to their end, in files whose module is known.
+// TestRustFunctions: only tests that pass if they come to their end, in
+// files whose module is known.
 func TestRustFunctions(t *testing.T) {
 	const body = "{ assert_eq!(f(), 1); }"
 	for source, want := range map[string]string{
@@ -70,8 +75,9 @@ func TestRustFunctions(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"tests/it.rs": "a", "tests/it/main.rs": "a", "src/lib.rs": "a", "src/main.rs": "a", "src/x.rs": "x::a", "crates/c/src/x/y.rs": "x::y::a",
-		"tests/it/other.rs": "", "src/bin/x.rs": "", "it.rs": "", "benches/x.rs": "",
+		"tests/it.rs": "a", "tests/it/main.rs": "a", "src/lib.rs": "a", "src/main.rs": "a", "src/x.rs": "x::a",
+		"crates/c/src/x/y.rs": "x::y::a",
+		"tests/it/other.rs":   "", "src/bin/x.rs": "", "it.rs": "", "benches/x.rs": "",
 	} {
 		got := ""
 		for _, s := range rust(name, "#[test] fn a() "+body) {
@@ -86,7 +92,8 @@ func TestRustFunctions(t *testing.T) {
 // TestWrongRust: a wrong number fits the type of the right one.
 func TestWrongRust(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
-	for piece, most := range map[string]string{"255": "254", "250u8": "255u8", "0": "5", "1": "0", "127_i8": "126_i8", "1.0": "1.5", "65530": "65535"} {
+	for piece, most := range map[string]string{"255": "254", "250u8": "255u8", "0": "5", "1": "0", "127_i8": "126_i8",
+		"1.0": "1.5", "65530": "65535"} {
 		for range 50 {
 			if wrong := wrongRust(piece, random); wrong == piece || len(wrong) != len(piece) || wrong > most {
 				t.Errorf("%s becomes %s", piece, wrong)

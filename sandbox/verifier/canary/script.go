@@ -5,8 +5,10 @@ import (
 	"strings"
 )
 
-// script lists the sites of a file of tests in JavaScript or TypeScript: literals that a statement compares with something for equality, at the top of the
-// function of a test and before any return, so that a test which passes has run it. Tests are those of jest, vitest, mocha and node:test that are called test or it.
+// script lists the sites of a file of tests in JavaScript or TypeScript: literals that a statement
+// compares with something for equality, at the top of the function of a test and before any
+// return, so that a test which passes has run it. Tests are those of jest, vitest, mocha and
+// node:test that are called test or it.
 func script(_, source string) []foundSite {
 	l := bracedLexer{source: source, take: scriptToken}
 	tokens := l.block(false)
@@ -40,9 +42,11 @@ func (w *scriptWalk) tests(tokens []lexeme, suites []string) {
 	}
 }
 
-// declaration takes the title and the body of the function from what follows the name of a test: ("title", async () => { body }) or the same with function.
+// declaration takes the title and the body of the function from what follows the name of a test:
+// ("title", async () => { body }) or the same with function.
 func declaration(tokens []lexeme) (title string, body []lexeme, ok bool) {
-	if len(tokens) < 6 || tokens[0].text != "(" || tokens[1].kind != quotation || strings.ContainsRune(tokens[1].text, '\\') || tokens[2].text != "," {
+	if len(tokens) < 6 || tokens[0].text != "(" || tokens[1].kind != quotation ||
+		strings.ContainsRune(tokens[1].text, '\\') || tokens[2].text != "," {
 		return "", nil, false
 	}
 	rest := tokens[3:]
@@ -91,11 +95,15 @@ func bracketed(tokens []lexeme) []lexeme {
 // test takes the sites of a test's body.
 func (w *scriptWalk) test(body []lexeme, names []string) {
 	for _, i := range statements(body) {
-		if slices.ContainsFunc(body[:i], func(t lexeme) bool { return t.kind == word && (t.text == "return" || t.text == "yield") }) {
+		if slices.ContainsFunc(body[:i], func(t lexeme) bool {
+			return t.kind == word &&
+				(t.text == "return" || t.text == "yield")
+		}) {
 			return
 		}
 		for _, t := range scriptExpectation(body[i:]) {
-			w.sites = append(w.sites, foundSite{named: names, line: t.line, start: t.start, end: t.end, wrong: wrongLiteral})
+			w.sites = append(w.sites, foundSite{named: names, line: t.line, start: t.start,
+				end: t.end, wrong: wrongLiteral})
 		}
 	}
 }
@@ -105,10 +113,12 @@ var conditional = []string{"if", "for", "await", "while", "with"}
 
 // continuing are words behind which a statement cannot end.
 var continuing = []string{
-	"else", "do", "return", "await", "throw", "typeof", "void", "delete", "new", "in", "of", "instanceof", "case", "const", "let", "var", "yield", "async", "function", "class", "extends",
+	"else", "do", "return", "await", "throw", "typeof", "void", "delete", "new", "in", "of", "instanceof", "case",
+	"const", "let", "var", "yield", "async", "function", "class", "extends",
 }
 
-// statements are where statements begin, outside of all brackets. One that may be left out is none of them.
+// statements are where statements begin, outside of all brackets. One that may be
+// left out is none of them.
 func statements(tokens []lexeme) (begin []int) {
 	var open []int
 	depth := 0
@@ -121,7 +131,9 @@ func statements(tokens []lexeme) (begin []int) {
 			}
 			switch {
 			case last.text == ";" && last.kind == operator, last.text == "}" && last.kind == operator,
-				last.endLine < t.line && (last.kind != operator || last.text == "]" || last.text == ")" && !slices.Contains(conditional, before)) &&
+				last.endLine < t.line &&
+					(last.kind != operator || last.text == "]" ||
+						last.text == ")" && !slices.Contains(conditional, before)) &&
 					!(last.kind == word && slices.Contains(continuing, last.text)):
 				begin = append(begin, i)
 			}
@@ -166,7 +178,8 @@ func scriptExpectation(tokens []lexeme) []lexeme {
 		}
 		wanted = bracketed(rest)
 	case "assert":
-		if len(tokens) < 4 || tokens[1].text != "." || tokens[3].text != "(" || !slices.Contains([]string{"equal", "strictEqual", "deepEqual", "deepStrictEqual"}, tokens[2].text) {
+		if len(tokens) < 4 || tokens[1].text != "." || tokens[3].text != "(" ||
+			!slices.Contains([]string{"equal", "strictEqual", "deepEqual", "deepStrictEqual"}, tokens[2].text) {
 			return nil
 		}
 		parts := split(bracketed(tokens[3:]), ",")
@@ -183,7 +196,8 @@ func scriptExpectation(tokens []lexeme) []lexeme {
 	}
 	var literals []lexeme
 	for i, t := range wanted {
-		if key := i+1 < len(wanted) && wanted[i+1].text == ":"; !key && (t.text == "true" || t.text == "false" || t.text != "True" && t.text != "False" && changeable(t)) {
+		if key := i+1 < len(wanted) && wanted[i+1].text == ":"; !key &&
+			(t.text == "true" || t.text == "false" || t.text != "True" && t.text != "False" && changeable(t)) {
 			literals = append(literals, t)
 		}
 	}
@@ -195,7 +209,8 @@ func scriptLiteral(tokens []lexeme) bool {
 	constants := false
 	for i, t := range tokens {
 		switch {
-		case t.kind == quotation || t.kind == number || t.kind == word && slices.Contains([]string{"true", "false", "null", "undefined"}, t.text):
+		case t.kind == quotation || t.kind == number ||
+			t.kind == word && slices.Contains([]string{"true", "false", "null", "undefined"}, t.text):
 			constants = true
 		case t.kind == word && i+1 < len(tokens) && tokens[i+1].text == ":":
 		case t.kind != operator || !slices.Contains([]string{"[", "]", "{", "}", ",", ":", "-"}, t.text):

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// scriptToken moves behind a token of JavaScript and answers its kind. before are the tokens before it.
+// scriptToken moves behind a token of JavaScript and answers its kind. before
+// are the tokens before it.
 func scriptToken(l *bracedLexer, before []lexeme) int {
 	c := l.source[l.at]
 	switch {
@@ -38,7 +39,8 @@ func scriptToken(l *bracedLexer, before []lexeme) int {
 
 func scriptRune(c byte) bool { return wordRune(rune(c)) || c == '$' || c == '#' || c == '@' || c > 127 }
 
-// expression reports whether an expression can begin behind tokens, so that a slash begins a pattern and divides nothing.
+// expression reports whether an expression can begin behind tokens, so that a slash begins a
+// pattern and divides nothing.
 func expression(tokens []lexeme) bool {
 	if len(tokens) == 0 {
 		return true

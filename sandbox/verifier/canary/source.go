@@ -19,7 +19,8 @@ type source struct {
 // patchFile is the patch that puts an instance's tests into the workspace.
 const patchFile = "test.patch"
 
-// sourcesOf are the files of tests that are readable: those that the patch makes or changes, and those that lie beside it.
+// sourcesOf are the files of tests that are readable: those that the patch makes or changes, and
+// those that lie beside it.
 func sourcesOf(tests, snapshot fs.FS) (sources []source) {
 	if snapshot == nil { // it is in an image that nobody has opened
 		snapshot = fstest.MapFS{}
@@ -33,7 +34,8 @@ func sourcesOf(tests, snapshot fs.FS) (sources []source) {
 		}
 		data, err := fs.ReadFile(tests, name)
 		if err == nil && len(data) <= maxSource {
-			s := source{name: name, lines: strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n"), hidden: map[int]bool{}}
+			s := source{name: name, lines: strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n"),
+				hidden: map[int]bool{}}
 			for i := range s.lines {
 				s.hidden[i] = true
 			}
@@ -50,7 +52,8 @@ func readable(name string) bool {
 
 var hunkHead = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
 
-// patched applies a unified diff to the files of a snapshot that can be read. A file whose hunks do not fit exactly is left out.
+// patched applies a unified diff to the files of a snapshot that can be read. A file whose hunks do
+// not fit exactly is left out.
 func patched(patch string, snapshot fs.FS) (sources []source) {
 	lines := strings.Split(strings.ReplaceAll(patch, "\r\n", "\n"), "\n")
 	for i := 0; i < len(lines); {
@@ -75,7 +78,8 @@ func patched(patch string, snapshot fs.FS) (sources []source) {
 	return sources
 }
 
-// apply applies the hunks of one file, which begin at lines[i]. It answers where they end, and whether they fit.
+// apply applies the hunks of one file, which begin at lines[i]. It answers where they
+// end, and whether they fit.
 func (s *source) apply(before, lines []string, i int) (end int, ok bool) {
 	at := 0 // of before
 	for i < len(lines) {

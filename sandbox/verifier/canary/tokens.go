@@ -70,7 +70,8 @@ func (l *lexer) newline() {
 func (l *lexer) next() lexeme {
 	from, line, lineFrom := l.at, l.line, l.lineFrom
 	kind := l.take()
-	return lexeme{kind: kind, text: l.source[from:l.at], line: line, endLine: l.line, column: from - lineFrom, start: from - lineFrom, end: l.at - lineFrom}
+	return lexeme{kind: kind, text: l.source[from:l.at], line: line, endLine: l.line, column: from - lineFrom,
+		start: from - lineFrom, end: l.at - lineFrom}
 }
 
 // take moves behind a lexeme and answers its kind.
@@ -101,7 +102,8 @@ func (l *lexer) take() int {
 		}
 		return word
 	}
-	for _, op := range []string{"**=", "//=", ">>=", "<<=", "==", "!=", "<=", ">=", ":=", "->", "**", "//", "+=", "-=", "*=", "/="} {
+	for _, op := range []string{"**=", "//=", ">>=", "<<=", "==", "!=", "<=", ">=", ":=", "->", "**", "//",
+		"+=", "-=", "*=", "/="} {
 		if strings.HasPrefix(rest, op) {
 			l.at += len(op)
 			return operator

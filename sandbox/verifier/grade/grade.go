@@ -1,5 +1,6 @@
-// Package grade grades a repository's own tests, as SWE-bench does: the tests that a fix must make pass, and those that must go on passing.
-// It runs outside of the sandbox, over what the test program reported and the log of the script that ran it.
+// Package grade grades a repository's own tests, as SWE-bench does: the tests that a fix must make
+// pass, and those that must go on passing. It runs outside of the sandbox, over what the test
+// program reported and the log of the script that ran it.
 package grade
 
 import (
@@ -15,16 +16,19 @@ import (
 	"github.com/rondo-rl/rondo/wording"
 )
 
-// File is the name of a grading in a task's tests. Where it is there, it gives the reward, and no file that the tests write.
+// File is the name of a grading in a task's tests. Where it is there, it gives the reward, and no
+// file that the tests write.
 const File = "grading.json"
 
 // Grading says which tests must pass.
 type Grading struct {
-	// Parser is the test program whose report it is: pytest, gotest, unittest, cargo, jest or sympy, or SWE-bench's name of one of these, junit for a file, or
-	// node for a program of node's that has one of the verifier's reporters.
+	// Parser is the test program whose report it is: pytest, gotest, unittest, cargo, jest or
+	// sympy, or SWE-bench's name of one of these, junit for a file, or node for a program of node's
+	// that has one of the verifier's reporters.
 	Parser string `json:"parser"`
-	// FailToPass fail before the fix and must pass. PassToPass must pass, too, but for those that are skipped or expected to fail: see Unkept. A test
-	// that is skipped, or fails as it is expected to, has not passed.
+	// FailToPass fail before the fix and must pass. PassToPass must pass, too, but for those that
+	// are skipped or expected to fail: see Unkept. A test that is skipped, or fails as it is
+	// expected to, has not passed.
 	FailToPass []string `json:"fail_to_pass"`
 	PassToPass []string `json:"pass_to_pass"`
 	// FailOnly is for test programs that name only what fails: what is not named has passed.
@@ -76,19 +80,24 @@ const (
 )
 
 // programs are the test programs whose reports can be read.
-var programs = map[string]bool{"pytest": true, "gotest": true, "unittest": true, "node": true, "cargo": true, "jest": true, "sympy": true, JUnit: true}
+var programs = map[string]bool{"pytest": true, "gotest": true, "unittest": true, "node": true, "cargo": true,
+	"jest": true, "sympy": true, JUnit: true}
 
 // aliases are SWE-bench's names of its parsers.
 var aliases = map[string]string{
-	"parse_log_pytest": "pytest", "parse_log_pytest_v2": "pytest", "parse_log_pytest_options": "pytest", "pytest_v2": "pytest",
-	"parse_log_gotest": "gotest", "go": "gotest", "parse_log_django": "unittest", "django": "unittest", "parse_log_unittest": "unittest",
-	"parse_log_cargo": "cargo", "parse_log_jest": "jest", "parse_log_sympy": "sympy",
+	"parse_log_pytest": "pytest", "parse_log_pytest_v2": "pytest",
+	"parse_log_pytest_options": "pytest", "pytest_v2": "pytest",
+	"parse_log_gotest": "gotest", "go": "gotest", "parse_log_django": "unittest", "django": "unittest",
+	"parse_log_unittest": "unittest",
+	"parse_log_cargo":    "cargo", "parse_log_jest": "jest", "parse_log_sympy": "sympy",
 }
 
-// Grade grades a report. Of the log it takes the test program's exit code, which the script wrote; what else the log says counts for nothing. Components
-// are reward (1 where all of both lists hold, else 0), and the shares of both lists that do. Where nothing shows that the tests ran it is an error,
-// never a 0; so are marks that stand more than once, and a process that ended with success before it was through. A test program that ended
-// badly without any failed test did not tell everything, so that is no pass. Tests of Go that do not compile have failed.
+// Grade grades a report. Of the log it takes the test program's exit code, which the script wrote;
+// what else the log says counts for nothing. Components are reward (1 where all of both lists hold,
+// else 0), and the shares of both lists that do. Where nothing shows that the tests ran it is an
+// error, never a 0; so are marks that stand more than once, and a process that ended with success
+// before it was through. A test program that ended badly without any failed test did not tell
+// everything, so that is no pass. Tests of Go that do not compile have failed.
 func (g *Grading) Grade(log []byte, report Report) (map[string]float64, error) {
 	exit, err := exitCode(string(log))
 	if err != nil {
@@ -111,8 +120,10 @@ func (g *Grading) Grade(log []byte, report Report) (map[string]float64, error) {
 			kept++
 		}
 	}
-	components := map[string]float64{"reward": 0, "fail_to_pass": share(fixed, len(g.FailToPass)), "pass_to_pass": share(kept, len(g.PassToPass))}
-	if fixed == len(g.FailToPass) && kept == len(g.PassToPass) && report.Complete && (exit == 0 || report.Results.failures()) {
+	components := map[string]float64{"reward": 0, "fail_to_pass": share(fixed, len(g.FailToPass)),
+		"pass_to_pass": share(kept, len(g.PassToPass))}
+	if fixed == len(g.FailToPass) && kept == len(g.PassToPass) && report.Complete &&
+		(exit == 0 || report.Results.failures()) {
 		components["reward"] = 1
 	}
 	return components, nil
@@ -123,17 +134,19 @@ var (
 	compileError = regexp.MustCompile(`(?m)^(?:vet: )?\S+\.go:\d+:\d+: `)
 )
 
-// uncompiled reports whether go test says that the compiler refused a line. A build that failed otherwise, as without the memory or the modules for it,
-// is none of these. Code under test that prints the same only fails.
+// uncompiled reports whether go test says that the compiler refused a line. A build that failed
+// otherwise, as without the memory or the modules for it, is none of these. Code under test that
+// prints the same only fails.
 func (g *Grading) uncompiled(log []byte) bool {
 	return g.Parser == "gotest" && !g.FailOnly && buildFailed.Match(log) && compileError.Match(log)
 }
 
-// Unkept are the tests of PassToPass that a report has as skipped or expected to fail, though the untouched workspace's results have them otherwise. Grade
-// takes them for kept.
+// Unkept are the tests of PassToPass that a report has as skipped or expected to fail, though the
+// untouched workspace's results have them otherwise. Grade takes them for kept.
 func (g *Grading) Unkept(report Report, untouched Results) (names []string) {
 	for _, name := range g.PassToPass {
-		if status := g.status(report, name); (status == Skipped || status == XFailed) && untouched[name] != Skipped && untouched[name] != XFailed {
+		if status := g.status(report, name); (status == Skipped || status == XFailed) && untouched[name] != Skipped &&
+			untouched[name] != XFailed {
 			names = append(names, name)
 		}
 	}
@@ -143,12 +156,14 @@ func (g *Grading) Unkept(report Report, untouched Results) (names []string) {
 // states are the words for how a test ended that did not hold.
 var states = map[Status]string{"": "missing", Failed: "failed", Errored: "error", Skipped: "skipped", XFailed: "xfail"}
 
-// Tests say how the graded tests ended that a report gave a reward of. Unkept are tests of PassToPass that do not hold though Grade takes them for kept.
+// Tests say how the graded tests ended that a report gave a reward of. Unkept are tests of
+// PassToPass that do not hold though Grade takes them for kept.
 func (g *Grading) Tests(report Report, reward float64, unkept []string) *Tests {
 	var unmet []UnmetTest
 	add := func(name string, regression bool, fine ...Status) {
 		if status := g.status(report, name); !slices.Contains(fine, status) {
-			unmet = append(unmet, UnmetTest{Name: name, State: states[status], Regression: regression, Message: report.Said[name]})
+			unmet = append(unmet, UnmetTest{Name: name, State: states[status], Regression: regression,
+				Message: report.Said[name]})
 		}
 	}
 	for _, name := range g.FailToPass {
@@ -225,7 +240,8 @@ func exitCode(log string) (int, error) {
 	return strconv.Atoi(codes[0][1])
 }
 
-// marks are where a mark stands as a line, or as what a shell that traces its commands writes of one.
+// marks are where a mark stands as a line, or as what a shell that traces
+// its commands writes of one.
 func marks(log, mark string) (at []int) {
 	from := 0
 	for line := range strings.Lines(log) {

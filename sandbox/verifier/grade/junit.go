@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// JUnit is the parser of a report in JUnit's XML, which many test programs write. It lies at JUnitFile in the folder of the reward.
+// JUnit is the parser of a report in JUnit's XML, which many test programs write. It lies at
+// JUnitFile in the folder of the reward.
 const (
 	JUnit     = "junit"
 	JUnitFile = "junit.xml"
@@ -20,8 +21,9 @@ const (
 // maxNested bounds how deep a report's elements are nested.
 const maxNested = 64
 
-// ReadJUnit reads a report in JUnit's XML: the suites of one document, which may be nested, and their cases. A case has its name as its name, and with
-// that of its class: "class.name". A document type is refused, and with it every entity. A suite that holds cases and no suites must
+// ReadJUnit reads a report in JUnit's XML: the suites of one document, which may be nested, and
+// their cases. A case has its name as its name, and with that of its class: "class.name". A
+// document type is refused, and with it every entity. A suite that holds cases and no suites must
 // hold as many as it says.
 func ReadJUnit(data []byte) (Report, error) {
 	if len(data) > MaxReport {
@@ -70,7 +72,8 @@ func (j *junit) document() error {
 	}
 }
 
-// suite reads what is in a suite. The report is whole only if a suite without others in it has as many cases as it says.
+// suite reads what is in a suite. The report is whole only if a suite without others in it has
+// as many cases as it says.
 func (j *junit) suite(start xml.StartElement) error {
 	if j.nested++; j.nested > maxNested {
 		return fmt.Errorf("more than %d elements around each other", maxNested)
@@ -96,17 +99,24 @@ func (j *junit) suite(start xml.StartElement) error {
 }
 
 // endings are the elements of a case that did not pass.
-var endings = map[string]Status{"failure": Failed, "error": Errored, "skipped": Skipped, "ignored": Skipped, "disabled": Skipped, "incomplete": Skipped, "pending": Skipped}
+var endings = map[string]Status{"failure": Failed, "error": Errored, "skipped": Skipped, "ignored": Skipped,
+	"disabled": Skipped, "incomplete": Skipped, "pending": Skipped}
 
-// outcomes are the words of a case's attributes status and result. GoogleTest and CTest say by them alone that a case did not run.
+// outcomes are the words of a case's attributes status and result. GoogleTest and CTest say by them
+// alone that a case did not run.
 var outcomes = map[string]Status{
-	"": Passed, "run": Passed, "completed": Passed, "complete": Passed, "passed": Passed, "pass": Passed, "ok": Passed, "success": Passed, "successful": Passed,
-	"notrun": Skipped, "suppressed": Skipped, "skipped": Skipped, "skip": Skipped, "ignored": Skipped, "disabled": Skipped, "pending": Skipped, "excluded": Skipped,
-	"untested": Skipped, "fail": Failed, "failed": Failed, "failure": Failed, "error": Errored, "errored": Errored, "broken": Errored, "aborted": Errored,
-	"interrupted": Errored, "timeout": Errored, "timedout": Errored, "timed_out": Errored, "panicked": Errored, "undefined": Errored,
+	"": Passed, "run": Passed, "completed": Passed, "complete": Passed, "passed": Passed, "pass": Passed, "ok": Passed,
+	"success": Passed, "successful": Passed,
+	"notrun": Skipped, "suppressed": Skipped, "skipped": Skipped, "skip": Skipped, "ignored": Skipped,
+	"disabled": Skipped, "pending": Skipped, "excluded": Skipped,
+	"untested": Skipped, "fail": Failed, "failed": Failed, "failure": Failed, "error": Errored, "errored": Errored,
+	"broken": Errored, "aborted": Errored,
+	"interrupted": Errored, "timeout": Errored, "timedout": Errored, "timed_out": Errored,
+	"panicked": Errored, "undefined": Errored,
 }
 
-// testcase reads a case. A word that nobody knows is an error where no element says how the case ended.
+// testcase reads a case. A word that nobody knows is an error where no element
+// says how the case ended.
 func (j *junit) testcase(start xml.StartElement) error {
 	status, unknown := Passed, error(nil)
 	for _, name := range []string{"status", "result"} {
@@ -153,7 +163,8 @@ func (j *junit) testcase(start xml.StartElement) error {
 	return nil
 }
 
-// readMessage reads an element to its end, and answers its message, or else the beginning of its text.
+// readMessage reads an element to its end, and answers its message, or else
+// the beginning of its text.
 func (j *junit) readMessage(start xml.StartElement) (string, error) {
 	message, _ := attribute(start, "message")
 	j.text = j.text[:0]
@@ -161,7 +172,8 @@ func (j *junit) readMessage(start xml.StartElement) (string, error) {
 	return cmp.Or(strings.TrimSpace(message), strings.TrimSpace(string(j.text))), err
 }
 
-// children visits the elements in the one whose start was read last, up to its end. A visit reads its element to the end.
+// children visits the elements in the one whose start was read last, up to its end. A visit
+// reads its element to the end.
 func (j *junit) children(visit func(xml.StartElement) error) error {
 	for {
 		token, err := j.decoder.Token()

@@ -7,14 +7,16 @@ import (
 	"strings"
 )
 
-// printed are the test programs that report in what they print, by how that is read. Nothing tells their lines from such that the code under test
-// prints, but that they add up to what the program says at its end.
+// printed are the test programs that report in what they print, by how that is read. Nothing
+// tells their lines from such that the code under test prints, but that they add up to what the
+// program says at its end.
 var printed = map[string]func(output string) (Report, error){"cargo": readCargo, "jest": readJest, "sympy": readSymPy}
 
 // Printed reports whether the report is in the log, and not on a channel of its own.
 func (g *Grading) Printed() bool { return printed[g.Parser] != nil }
 
-// Channelled reports whether the report comes over a channel, which none but processes of the test program have.
+// Channelled reports whether the report comes over a channel, which none but processes
+// of the test program have.
 func (g *Grading) Channelled() bool { return !g.Printed() && g.Parser != JUnit }
 
 // ReadLog reads the report of a test program that prints it, from between the marks of a log.
@@ -145,8 +147,8 @@ var jestStatus = map[string]Status{
 	"passed": Passed, "failed": Failed, "skipped": Skipped, "todo": Skipped,
 }
 
-// readJest reads what jest --verbose prints. A test has its title as its name, as in the lists of SWE-bench, and with the titles of the suites around
-// it: "suite > title".
+// readJest reads what jest --verbose prints. A test has its title as its name, as in the lists of
+// SWE-bench, and with the titles of the suites around it: "suite > title".
 func readJest(output string) (Report, error) {
 	report := Report{Results: Results{}}
 	seen, ended, open := counts{}, 0, false

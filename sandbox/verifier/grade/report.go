@@ -62,7 +62,8 @@ func (r Results) failures() bool {
 // Report is what the processes of a test program reported.
 type Report struct {
 	Results Results
-	// Said is the beginning of what the program says of tests that failed. It is for people: code under test can have written it.
+	// Said is the beginning of what the program says of tests that failed. It is for people: code
+	// under test can have written it.
 	Said map[string]string
 	// Complete: each process that reported came to its end. Ran: at least one test ran.
 	Complete, Ran bool
@@ -84,7 +85,8 @@ func (r *Report) say(text string, names ...string) {
 	}
 }
 
-// record is one line of a report: a process begins, ran a test, ended a run of so many tests, or ends.
+// record is one line of a report: a process begins, ran a test, ended a run
+// of so many tests, or ends.
 type record struct {
 	Begin   string `json:"begin"`
 	Test    string `json:"test"`
@@ -97,8 +99,9 @@ type record struct {
 // process is the state of one process that reports.
 type process struct{ begun, ended bool }
 
-// ReadReport reads what came over the channel: lines of a nonce, which says whose line it is, a space, and a record as JSON. Each of the nonces was
-// given to one process. A line that no process can have written is ErrImitated.
+// ReadReport reads what came over the channel: lines of a nonce, which says whose line it is, a
+// space, and a record as JSON. Each of the nonces was given to one process. A line that no process
+// can have written is ErrImitated.
 func ReadReport(data []byte, nonces []string) (Report, error) {
 	processes := make(map[string]*process, len(nonces))
 	for _, nonce := range nonces {

@@ -16,11 +16,13 @@ var (
 )
 
 var sympyStatus = map[string]Status{
-	"ok": Passed, "f": XFailed, "X": Failed, "F": Failed, "E": Failed, "T": Failed, "s": Skipped, "w": Skipped, "K": Skipped,
+	"ok": Passed, "f": XFailed, "X": Failed, "F": Failed, "E": Failed, "T": Failed, "s": Skipped,
+	"w": Skipped, "K": Skipped,
 	"passed": Passed, "failed": Failed, "exceptions": Failed, "skipped": Skipped, "expected to fail but passed": Failed,
 }
 
-// readSymPy reads what SymPy's bin/test --verbose prints. Its tests are named by their functions alone, as in the lists of SWE-bench.
+// readSymPy reads what SymPy's bin/test --verbose prints. Its tests are named by their functions
+// alone, as in the lists of SWE-bench.
 func readSymPy(output string) (Report, error) {
 	ends := sympyEnd.FindAllStringSubmatch(output, -1)
 	if len(ends) > 1 {

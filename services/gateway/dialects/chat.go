@@ -65,7 +65,8 @@ func (Chat) Read(body []byte) (*Request, error) {
 	case c.TopLogprobs > 0:
 		return nil, errors.New("top_logprobs: only the sampled tokens' log-probabilities are kept")
 	}
-	a := &Request{Said: said, Stream: c.Stream, usage: c.StreamOptions.IncludeUsage, logprobs: c.Logprobs, tokenIDs: c.ReturnTokenIDs}
+	a := &Request{Said: said, Stream: c.Stream, usage: c.StreamOptions.IncludeUsage, logprobs: c.Logprobs,
+		tokenIDs: c.ReturnTokenIDs}
 	for _, most := range []*int{c.MaxTokens, c.MaxCompletionTokens} {
 		if most != nil {
 			if *most < 1 {
@@ -96,10 +97,15 @@ func (Chat) Read(body []byte) (*Request, error) {
 		tools = array(c.Tools)
 	}
 	constraints := maps.Clone(said)
-	maps.DeleteFunc(constraints, func(field string, _ json.RawMessage) bool { return !slices.Contains(fields.Constraining, field) })
+	maps.DeleteFunc(constraints, func(field string, _ json.RawMessage) bool {
+		return !slices.Contains(
+			fields.Constraining, field)
+	})
 	a.Forward = forwarded(map[string]json.RawMessage{
-		"messages": array(messages), "tools": tools, "tool_choice": c.ToolChoice, "parallel_tool_calls": c.ParallelToolCalls,
-		"stop": c.Stop, "reasoning_effort": c.ReasoningEffort, "chat_template_kwargs": c.ChatTemplateKwargs,
+		"messages": array(messages), "tools": tools, "tool_choice": c.ToolChoice,
+		"parallel_tool_calls": c.ParallelToolCalls,
+		"stop":                c.Stop, "reasoning_effort": c.ReasoningEffort,
+		"chat_template_kwargs": c.ChatTemplateKwargs,
 	})
 	maps.Copy(a.Forward, forwarded(constraints))
 	return a, nil
@@ -119,9 +125,10 @@ func forwarded(fields map[string]json.RawMessage) map[string]json.RawMessage {
 // messageKeys are those of a message that are read.
 var messageKeys = []string{"role", "content", "name", "tool_call_id", "tool_calls", "function_call"}
 
-// readMessage reads what a message says, and writes it anew: the server gets what is on the log. Keys that are not read go on as they
-// are, as templates read what they like of them. The role of the developer, which templates refuse, or whose words they leave out in
-// silence, is the system's, on the log as for the server; arguments that the server could not read are replaced.
+// readMessage reads what a message says, and writes it anew: the server gets what is on the log.
+// Keys that are not read go on as they are, as templates read what they like of them. The role of
+// the developer, which templates refuse, or whose words they leave out in silence, is the system's,
+// on the log as for the server; arguments that the server could not read are replaced.
 func readMessage(raw json.RawMessage, shown *gallery) (m events.PromptMessage, forServer json.RawMessage, err error) {
 	if err := fields.Exact(raw, messageKeys...); err != nil {
 		return m, nil, err
@@ -131,7 +138,8 @@ func readMessage(raw json.RawMessage, shown *gallery) (m events.PromptMessage, f
 		return m, nil, err
 	}
 	var calls []inference.ToolCall
-	for key, into := range map[string]any{"role": &m.Role, "name": &m.Name, "tool_call_id": &m.ToolCallID, "tool_calls": &calls} {
+	for key, into := range map[string]any{"role": &m.Role, "name": &m.Name,
+		"tool_call_id": &m.ToolCallID, "tool_calls": &calls} {
 		if value, is := has[key]; is {
 			if err := json.Unmarshal(value, into); err != nil {
 				return m, nil, fmt.Errorf("%s: %w", key, err)
@@ -164,9 +172,11 @@ func readMessage(raw json.RawMessage, shown *gallery) (m events.PromptMessage, f
 	}
 	for i, c := range calls {
 		if c.Type != "" && c.Type != functionTool {
-			return m, nil, fmt.Errorf("tool_calls[%d]: type %.40q: chat completions carry calls of functions only", i, c.Type)
+			return m, nil, fmt.Errorf("tool_calls[%d]: type %.40q: chat completions carry calls of functions only", i,
+				c.Type)
 		}
-		m.ToolCalls = append(m.ToolCalls, events.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: string(c.Function.Arguments)})
+		m.ToolCalls = append(m.ToolCalls, events.ToolCall{ID: c.ID, Name: c.Function.Name,
+			Arguments: string(c.Function.Arguments)})
 		calls[i].Type, calls[i].Function.Arguments = functionTool, c.Function.Arguments.ForServer()
 	}
 	if len(calls) > 0 {
@@ -200,7 +210,8 @@ const maxName = 128
 // textParts are the parts of contents that are text, in one dialect or another.
 var textParts = []string{"text", "input_text", "output_text", "summary_text", "reasoning_text"}
 
-// ContentText is what a content says: text, nothing, or a list of parts. A part that is no text is refused, unless it is one of those that are passed on, which the text names.
+// ContentText is what a content says: text, nothing, or a list of parts. A part that is no text is
+// refused, unless it is one of those that are passed on, which the text names.
 func ContentText(raw json.RawMessage, passed ...string) (string, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return "", nil
@@ -286,7 +297,8 @@ type (
 )
 
 func chatHead(n *Answer, object string, choices ...chatChoice) chatAnswer {
-	return chatAnswer{ID: "chatcmpl-" + n.ID, Object: object, Created: n.Created.Unix(), Model: n.Model, Choices: append([]chatChoice{}, choices...)}
+	return chatAnswer{ID: "chatcmpl-" + n.ID, Object: object, Created: n.Created.Unix(), Model: n.Model,
+		Choices: append([]chatChoice{}, choices...)}
 }
 
 func usageOf(n *Answer) *chatUsage {
@@ -296,7 +308,8 @@ func usageOf(n *Answer) *chatUsage {
 // ContentFilter is what a chat's finish_reason says of a turn that a filter cut.
 const ContentFilter = "content_filter"
 
-// finishReason is the turn's as OpenAI has it. What nobody knows is told as it is: a harness must not take it for the model's end.
+// finishReason is the turn's as OpenAI has it. What nobody knows is told as it is: a harness must
+// not take it for the model's end.
 func finishReason(n *Answer) string {
 	switch reason := n.Turn.FinishReason; reason {
 	case events.FinishFiltered:
@@ -330,9 +343,11 @@ func (Chat) Whole(a *Request, n *Answer) any {
 	reason, content := finishReason(n), n.Turn.Content
 	message := &chatMessage{Role: "assistant", Content: &content, Reasoning: n.Reasoning}
 	for _, c := range n.Turn.ToolCalls {
-		message.ToolCalls = append(message.ToolCalls, chatCall{ID: c.ID, Type: "function", Function: chatFunction{c.Name, c.Arguments}})
+		message.ToolCalls = append(message.ToolCalls, chatCall{ID: c.ID, Type: "function",
+			Function: chatFunction{c.Name, c.Arguments}})
 	}
-	whole := chatHead(n, "chat.completion", chatChoice{Message: message, Logprobs: logprobsOf(a, n), FinishReason: &reason})
+	whole := chatHead(n, "chat.completion", chatChoice{Message: message, Logprobs: logprobsOf(a, n),
+		FinishReason: &reason})
 	if a.tokenIDs && !n.Turn.TextOnly {
 		whole.PromptTokenIDs, whole.Choices[0].TokenIDs = n.Prompt, n.Turn.TokenIDs
 	}
@@ -355,7 +370,8 @@ func (Chat) Stream(a *Request, head *Answer, send func(Piece)) Stream {
 }
 
 func (s *chatStream) chunk(delta chatMessage, logprobs *chatLogprobs, reason *string) {
-	s.send(Piece{Data: chatHead(s.head, "chat.completion.chunk", chatChoice{Delta: &delta, Logprobs: logprobs, FinishReason: reason})})
+	s.send(Piece{Data: chatHead(s.head, "chat.completion.chunk",
+		chatChoice{Delta: &delta, Logprobs: logprobs, FinishReason: reason})})
 }
 
 // Reason implements Stream.
@@ -381,7 +397,8 @@ func (s *chatStream) End(n *Answer) error {
 		return err
 	}
 	for i, c := range n.Turn.ToolCalls {
-		s.chunk(chatMessage{ToolCalls: []chatCall{{Index: &i, ID: c.ID, Type: "function", Function: chatFunction{Name: c.Name}}}}, nil, nil)
+		s.chunk(chatMessage{ToolCalls: []chatCall{{Index: &i, ID: c.ID, Type: "function",
+			Function: chatFunction{Name: c.Name}}}}, nil, nil)
 		for text := range parts(c.Arguments) {
 			s.chunk(chatMessage{ToolCalls: []chatCall{{Index: &i, Function: chatFunction{Arguments: text}}}}, nil, nil)
 		}
@@ -408,5 +425,6 @@ func (Chat) Failure(f Failure) Piece {
 	case f.Status >= 500:
 		kind = "server_error"
 	}
-	return Piece{Data: map[string]any{"error": map[string]any{"message": f.Message, "type": kind, "param": nil, "code": f.Code}}}
+	return Piece{Data: map[string]any{"error": map[string]any{"message": f.Message, "type": kind,
+		"param": nil, "code": f.Code}}}
 }

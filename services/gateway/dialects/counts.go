@@ -15,7 +15,8 @@ type Counting interface {
 	Counted(tokens int) any
 }
 
-// MessagesCount is Anthropic's count_tokens. A request is one of messages, which need not say how long the answer may be.
+// MessagesCount is Anthropic's count_tokens. A request is one of messages, which need not say
+// how long the answer may be.
 type MessagesCount struct{ Messages }
 
 // Read implements Dialect.
@@ -27,7 +28,8 @@ func (MessagesCount) Counted(tokens int) any { return map[string]int{"input_toke
 // GeminiCount is Gemini's countTokens.
 type GeminiCount struct{ Gemini }
 
-// Read implements Dialect. A request is a conversation alone, or holds one of generateContent, which names its model again.
+// Read implements Dialect. A request is a conversation alone, or holds one of generateContent,
+// which names its model again.
 func (g GeminiCount) Read(body []byte) (*Request, error) {
 	var in struct {
 		Contents json.RawMessage `json:"contents"`

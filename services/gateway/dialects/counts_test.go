@@ -9,11 +9,13 @@ import (
 	"testing"
 )
 
-// TestCounting: a request for a number of tokens is read as the same request for an answer is, and answered in the provider's words.
+// TestCounting: a request for a number of tokens is read as the same request for an answer is, and
+// answered in the provider's words.
 func TestCounting(t *testing.T) {
 	const talk = `"system":"S","messages":[{"role":"user","content":"U"}],"tools":[{"name":"f","input_schema":{"type":"object"}}]`
 	const contents = `"contents":[{"role":"user","parts":[{"text":"U"}]}]`
-	const request = `"systemInstruction":{"parts":[{"text":"S"}]},"tools":[{"functionDeclarations":[{"name":"f"}]}],` + contents
+	const request = `"systemInstruction":{"parts":[{"text":"S"}]},"tools":[{"functionDeclarations":[{"name":"f"}]}],` +
+		contents
 	gemini, err := GeminiMethod("m:countTokens", url.Values{})
 	if err != nil {
 		t.Fatal(err)
@@ -27,10 +29,15 @@ func TestCounting(t *testing.T) {
 		samples           Dialect
 		asks, like, wants string
 	}{
-		"messages":              {MessagesCount{}, Messages{}, `{` + talk + `}`, `{"max_tokens":1,` + talk + `}`, `{"input_tokens":7}`},
-		"contents":              {counting, Gemini{Model: "m"}, `{` + contents + `}`, `{` + contents + `}`, `{"totalTokens":7}`},
-		"a request":             {counting, Gemini{Model: "m"}, `{"generateContentRequest":{"model":"models/x",` + request + `}}`, `{` + request + `}`, `{"totalTokens":7}`},
-		"in the other spelling": {counting, Gemini{Model: "m"}, `{"generate_content_request":{` + request + `}}`, `{` + request + `}`, `{"totalTokens":7}`},
+		"messages": {MessagesCount{}, Messages{}, `{` + talk + `}`,
+			`{"max_tokens":1,` + talk + `}`, `{"input_tokens":7}`},
+		"contents": {counting, Gemini{Model: "m"}, `{` + contents + `}`,
+			`{` + contents + `}`, `{"totalTokens":7}`},
+		"a request": {counting, Gemini{Model: "m"},
+			`{"generateContentRequest":{"model":"models/x",` + request + `}}`,
+			`{` + request + `}`, `{"totalTokens":7}`},
+		"in the other spelling": {counting, Gemini{Model: "m"}, `{"generate_content_request":{` + request + `}}`,
+			`{` + request + `}`, `{"totalTokens":7}`},
 	} {
 		got, err := c.counts.Read([]byte(c.asks))
 		if err != nil {
@@ -41,8 +48,10 @@ func TestCounting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !reflect.DeepEqual(got.Conversation, want.Conversation) || !reflect.DeepEqual(got.Forward, want.Forward) || len(got.Conversation) == 0 {
-			t.Errorf("%s: read %v %s, a request for an answer is %v %s", name, got.Conversation, got.Forward, want.Conversation, want.Forward)
+		if !reflect.DeepEqual(got.Conversation, want.Conversation) || !reflect.DeepEqual(got.Forward, want.Forward) ||
+			len(got.Conversation) == 0 {
+			t.Errorf("%s: read %v %s, a request for an answer is %v %s", name, got.Conversation, got.Forward,
+				want.Conversation, want.Forward)
 		}
 		if text, err := json.Marshal(c.counts.Counted(7)); err != nil || string(text) != c.wants {
 			t.Errorf("%s: answered %s, %v, want %s", name, text, err, c.wants)
@@ -60,7 +69,8 @@ func TestCounting(t *testing.T) {
 		}
 	}
 	for asks, want := range map[string]string{
-		`{"max_tokens":-1,` + talk + `}`: "max_tokens", `{` + talk + `,"containers":"c"}`: "containers", `{"messages":[]}`: "messages",
+		`{"max_tokens":-1,` + talk + `}`: "max_tokens", `{` + talk + `,"containers":"c"}`: "containers",
+		`{"messages":[]}`: "messages",
 	} {
 		if _, err := (MessagesCount{}).Read([]byte(asks)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", asks, err, want)
@@ -71,10 +81,12 @@ func TestCounting(t *testing.T) {
 	}
 }
 
-// TestCountingCopies: a request within a request for a number of tokens is read in place. Signs that JSON may escape make it no larger.
+// TestCountingCopies: a request within a request for a number of tokens is read in place. Signs
+// that JSON may escape make it no larger.
 func TestCountingCopies(t *testing.T) {
 	body := `{"contents":[{"role":"user","parts":[{"text":"` + strings.Repeat("<", 1<<18) + `"}]}]}`
-	takes := func(d Dialect, body string) (least uint64) { // others allocate meanwhile, and a collection empties what is kept for the next
+	// others allocate meanwhile, and a collection empties what is kept for the next
+	takes := func(d Dialect, body string) (least uint64) {
 		for range 3 {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

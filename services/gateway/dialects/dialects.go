@@ -1,6 +1,7 @@
-// Package dialects reads the requests of harnesses and writes the answers that they know: OpenAI's chat completions and responses, Anthropic's messages, and
-// Gemini's contents. Each request becomes one of chat
-// completions, since that is what inference servers take. What a chat cannot carry is refused by name.
+// Package dialects reads the requests of harnesses and writes the answers that they know: OpenAI's
+// chat completions and responses, Anthropic's messages, and Gemini's contents. Each request
+// becomes one of chat completions, since that is what inference servers take. What a chat cannot
+// carry is refused by name.
 package dialects
 
 import (
@@ -19,18 +20,21 @@ type Dialect interface {
 	Read(body []byte) (*Request, error)
 	// Whole is the answer as one JSON value.
 	Whole(a *Request, n *Answer) any
-	// Stream begins the answer as a stream, whose events it gives to send. Of head it has the id, the model, the time, and the tokens of the prompt as far as they are known.
+	// Stream begins the answer as a stream, whose events it gives to send. Of head it has the id,
+	// the model, the time, and the tokens of the prompt as far as they are known.
 	Stream(a *Request, head *Answer, send func(Piece)) Stream
 	// Failure is an error, as a whole answer or as the last piece of a stream.
 	Failure(f Failure) Piece
 }
 
-// Stream is an answer in pieces. Words may be told before the turn is on the log: nobody acts on them. Calls, and that the answer is complete, are told at the end alone.
+// Stream is an answer in pieces. Words may be told before the turn is on the log: nobody acts on
+// them. Calls, and that the answer is complete, are told at the end alone.
 type Stream interface {
 	// Reason and Say tell what there is more of the thoughts, and of the text.
 	Reason(text string)
 	Say(text string)
-	// End tells what of a turn was not told yet, and ends the stream. Of a turn that says otherwise than the stream has, its error is ErrOtherwise: nothing more is told.
+	// End tells what of a turn was not told yet, and ends the stream. Of a turn that says otherwise
+	// than the stream has, its error is ErrOtherwise: nothing more is told.
 	End(n *Answer) error
 }
 
@@ -85,11 +89,13 @@ type Request struct {
 	Images    map[string][]byte
 	MaxTokens int // 0: as many as the run allows
 	Stream    bool
-	// Withheld are the types of the tools that the model is not offered, since nobody here could run them.
+	// Withheld are the types of the tools that the model is not offered, since
+	// nobody here could run them.
 	Withheld []string
 	// Said are the fields of a chat completion; nil: it is another dialect's.
 	Said map[string]json.RawMessage
-	// Spelled is what the request says of sampling, as chat completions spell it; nil: its body does.
+	// Spelled is what the request says of sampling, as chat completions
+	// spell it; nil: its body does.
 	Spelled []byte
 
 	thoughts bool // Gemini's: the client wants them
@@ -104,19 +110,23 @@ func (a *Request) Join() { a.Forward["messages"] = array(a.Messages) }
 
 // Answer is a turn that is on the log.
 type Answer struct {
-	ID      string // of the turn: RUN.ROLLOUT-TURN; a stream that began before the turn had its number is named otherwise
+	// of the turn: RUN.ROLLOUT-TURN; a stream that began before the turn had its
+	// number is named otherwise
+	ID      string
 	Model   string
 	Created time.Time
 	Turn    events.TurnSampled
 	// Reasoning is what the model thought before it answered, where the server tells that apart.
 	Reasoning string
-	// Texts are those of the sampled tokens; they are as many as the turn's log-probabilities, or none.
+	// Texts are those of the sampled tokens; they are as many as the turn's
+	// log-probabilities, or none.
 	Texts []string
 	// Prompt is the whole prompt's tokens.
 	Prompt []int32
 }
 
-// pieceSize is how long the parts of a text are in a stream, in bytes: clients read line by line, some into small buffers.
+// pieceSize is how long the parts of a text are in a stream, in bytes: clients read line by line,
+// some into small buffers.
 const pieceSize = 4096
 
 // parts cuts a text between its characters.

@@ -12,7 +12,8 @@ import (
 	"github.com/rondo-rl/rondo/services/gateway/fields"
 )
 
-// Gemini is one of Gemini's methods that generate content. The path of a request says what in other dialects its body does.
+// Gemini is one of Gemini's methods that generate content. The path of a request says what in
+// other dialects its body does.
 type Gemini struct {
 	// Model is the one that the client asks for.
 	Model    string
@@ -25,7 +26,8 @@ func GeminiMethod(path string, query url.Values) (Dialect, error) {
 	model, method := path[:max(at, 0)], path[at+1:]
 	switch {
 	case model == "" || len(model) > maxName:
-		return nil, fmt.Errorf("%.150q: want MODEL:generateContent, MODEL:streamGenerateContent or MODEL:countTokens", path)
+		return nil, fmt.Errorf("%.150q: want MODEL:generateContent, MODEL:streamGenerateContent or MODEL:countTokens",
+			path)
 	case method == "generateContent":
 		return Gemini{Model: model}, nil
 	case method == "streamGenerateContent" && query.Get("alt") == "sse":
@@ -38,7 +40,8 @@ func GeminiMethod(path string, query url.Values) (Dialect, error) {
 	return nil, fmt.Errorf("method %.40q: want generateContent, streamGenerateContent or countTokens", method)
 }
 
-// What is read of a request. Its fields may be spelled as in JSON or as in the protocol: topK or top_k.
+// What is read of a request. Its fields may be spelled as in JSON or as in the
+// protocol: topK or top_k.
 type (
 	geminiAsk struct {
 		Contents          []json.RawMessage `json:"contents"`
@@ -85,19 +88,22 @@ type (
 	}
 )
 
-// Fields of the objects within a request that are read, or say nothing to a model. Safety settings, labels and the like are among the
-// request's own: see package fields.
+// Fields of the objects within a request that are read, or say nothing to a model. Safety settings,
+// labels and the like are among the request's own: see package fields.
 var (
-	geminiContentFields  = []string{"role", "parts"}
-	geminiPartFields     = []string{"text", "thought", "thoughtSignature", "functionCall", "functionResponse", "partMetadata", "inlineData", "mediaResolution"}
+	geminiContentFields = []string{"role", "parts"}
+	geminiPartFields    = []string{"text", "thought", "thoughtSignature", "functionCall", "functionResponse",
+		"partMetadata", "inlineData", "mediaResolution"}
 	geminiShownFields    = []string{"inlineData"}
 	geminiDataFields     = []string{"mimeType", "data", "displayName"}
 	geminiCallFields     = []string{"id", "name", "args"}
 	geminiResponseFields = []string{"id", "name", "response", "parts"}
 	geminiToolFields     = append([]string{"functionDeclarations"}, geminiWithheld...)
-	geminiFunctionFields = []string{"name", "description", "parameters", "parametersJsonSchema", "response", "responseJsonSchema"}
-	geminiConfigFields   = []string{
-		"temperature", "topP", "topK", "presencePenalty", "frequencyPenalty", "maxOutputTokens", "stopSequences", "candidateCount",
+	geminiFunctionFields = []string{"name", "description", "parameters", "parametersJsonSchema",
+		"response", "responseJsonSchema"}
+	geminiConfigFields = []string{
+		"temperature", "topP", "topK", "presencePenalty", "frequencyPenalty", "maxOutputTokens",
+		"stopSequences", "candidateCount",
 		"responseMimeType", "responseSchema", "responseJsonSchema", "thinkingConfig",
 	}
 	geminiThinkingFields = []string{"includeThoughts", "thinkingBudget", "thinkingLevel"}
@@ -174,14 +180,16 @@ func (r *geminiReader) system(raw json.RawMessage) error {
 	if err := r.content(raw); err != nil {
 		return err
 	}
-	if len(r.conversation) != before+1 || r.conversation[before].Role != "user" || r.conversation[before].images != nil {
+	if len(r.conversation) != before+1 || r.conversation[before].Role != "user" ||
+		r.conversation[before].images != nil {
 		return errors.New("want parts of text")
 	}
 	r.conversation[before].Role = "system"
 	return nil
 }
 
-// content reads one message. Answers to calls are messages of their own in a chat, and come before what the user says beside them.
+// content reads one message. Answers to calls are messages of their own in a chat, and come before
+// what the user says beside them.
 func (r *geminiReader) content(raw json.RawMessage) error {
 	var c geminiContent
 	if err := readObject(raw, geminiContentFields, &c); err != nil {
@@ -265,10 +273,14 @@ func (r *geminiReader) image(w *words, raw json.RawMessage) error {
 	return nil
 }
 
-// answer is the message of a call's answer. Clients that give no id mean the first call of that name that has none yet.
+// answer is the message of a call's answer. Clients that give no id mean the first call of
+// that name that has none yet.
 func (r *geminiReader) answer(f geminiFunction) (spokenMessage, error) {
 	m := spokenMessage{Role: "tool", ToolCallID: f.ID, Content: string(f.Response)}
-	at := slices.IndexFunc(r.open, func(c geminiFunction) bool { return c.ID == f.ID || f.ID == "" && c.Name == f.Name })
+	at := slices.IndexFunc(r.open, func(c geminiFunction) bool {
+		return c.ID == f.ID ||
+			f.ID == "" && c.Name == f.Name
+	})
 	switch {
 	case at >= 0:
 		m.ToolCallID = r.open[at].ID
@@ -278,7 +290,8 @@ func (r *geminiReader) answer(f geminiFunction) (spokenMessage, error) {
 	}
 	var output map[string]json.RawMessage // a function's output alone is its words
 	var text string
-	if json.Unmarshal(f.Response, &output) == nil && len(output) == 1 && len(output["output"]) > 0 && json.Unmarshal(output["output"], &text) == nil {
+	if json.Unmarshal(f.Response, &output) == nil && len(output) == 1 && len(output["output"]) > 0 &&
+		json.Unmarshal(output["output"], &text) == nil {
 		m.Content = text
 	}
 	var w words
@@ -311,7 +324,8 @@ func readObject(raw json.RawMessage, known []string, into any) error {
 	return nil
 }
 
-// camelCase spells an object's own fields as JSON does: top_k as topK. One that is null is left out.
+// camelCase spells an object's own fields as JSON does: top_k as topK. One
+// that is null is left out.
 func camelCase(raw json.RawMessage) (json.RawMessage, error) {
 	var has map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &has); err != nil {

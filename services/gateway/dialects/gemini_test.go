@@ -9,7 +9,8 @@ import (
 	"github.com/rondo-rl/rondo/events"
 )
 
-// TestGeminiReads: a request becomes that of a chat, in either spelling, and answers to calls find these without an id.
+// TestGeminiReads: a request becomes that of a chat, in either spelling, and answers to calls
+// find these without an id.
 func TestGeminiReads(t *testing.T) {
 	a, err := Gemini{Model: "m"}.Read([]byte(`{"system_instruction":{"role":"user","parts":[{"text":"S"},{"text":"T"}]},"contents":[{"role":"user","parts":[{"text":"U"}]},
 		{"role":"model","parts":[{"text":"hm","thought":true},{"functionCall":{"name":"f","args":{"x":1}}},{"functionCall":{"name":"g"}},{"functionCall":{"id":"own","name":"f","args":{}}}]},
@@ -30,11 +31,13 @@ func TestGeminiReads(t *testing.T) {
 		}
 		said = append(said, text)
 	}
-	want := []string{"system:ST", "user:U", `assistant: call-1f{"x":1} call-2g ownf{}`, "tool:firstcall-1", `tool:{"output":"x","error":"y"}call-2`, `tool:{"output":3}own`, "user:and"}
+	want := []string{"system:ST", "user:U", `assistant: call-1f{"x":1} call-2g ownf{}`, "tool:firstcall-1",
+		`tool:{"output":"x","error":"y"}call-2`, `tool:{"output":3}own`, "user:and"}
 	if !slices.Equal(said, want) {
 		t.Errorf("the conversation is %q, want %q", said, want)
 	}
-	if got, want := string(a.Spelled), `{"max_tokens":9,"model":"m","stop":["x"],"temperature":0.5,"thinking":{"includeThoughts":true},"top_k":3,"top_p":0.9}`; got != want {
+	if got, want := string(a.Spelled),
+		`{"max_tokens":9,"model":"m","stop":["x"],"temperature":0.5,"thinking":{"includeThoughts":true},"top_k":3,"top_p":0.9}`; got != want {
 		t.Errorf("it samples by %s, want %s", got, want)
 	}
 	wantTools := `[{"type":"function","function":{"name":"f","description":"","parameters":{"properties":{"l":{"items":{"anyOf":[{"type":"integer"},{"type":"number"}]},"type":"array"},` +
@@ -45,17 +48,23 @@ func TestGeminiReads(t *testing.T) {
 	if !slices.Equal(a.Withheld, []string{"googleSearch"}) || a.MaxTokens != 9 || !a.thoughts {
 		t.Errorf("read %+v", a)
 	}
-	deep := `{"contents":[{"parts":[{"text":"q"}]}],"tools":[{"functionDeclarations":[{"name":"f","parameters":` + strings.Repeat(`{"items":`, maxSchema+2) + `{}` +
+	deep := `{"contents":[{"parts":[{"text":"q"}]}],"tools":[{"functionDeclarations":[{"name":"f","parameters":` +
+		strings.Repeat(`{"items":`, maxSchema+2) + `{}` +
 		strings.Repeat("}", maxSchema+2) + `}]}]}`
-	if _, err := (Gemini{}).Read([]byte(deep)); err == nil || !strings.Contains(err.Error(), "parameters: want objects, at most 64") {
+	if _, err := (Gemini{}).Read([]byte(deep)); err == nil ||
+		!strings.Contains(err.Error(), "parameters: want objects, at most 64") {
 		t.Errorf("a deep schema: %v", err)
 	}
 }
 
-// TestGeminiAnswers: an answer says the same whole and in pieces, and an end that Gemini has no word for is none of the model's.
+// TestGeminiAnswers: an answer says the same whole and in pieces, and an end that Gemini has no
+// word for is none of the model's.
 func TestGeminiAnswers(t *testing.T) {
-	n := &Answer{ID: "r.x-0-1", Model: "m", Reasoning: "hm", Turn: events.TurnSampled{Content: strings.Repeat("漢", 3000), FinishReason: events.FinishToolCalls, PromptTokens: 3, CompletionTokens: 2,
-		ToolCalls: []events.ToolCall{{ID: "c", Name: "f", Arguments: `{"x":1}`}, {ID: "d", Name: "g", Arguments: "x"}}}}
+	n := &Answer{ID: "r.x-0-1", Model: "m", Reasoning: "hm",
+		Turn: events.TurnSampled{Content: strings.Repeat("漢", 3000), FinishReason: events.FinishToolCalls,
+			PromptTokens: 3, CompletionTokens: 2,
+			ToolCalls: []events.ToolCall{{ID: "c", Name: "f", Arguments: `{"x":1}`},
+				{ID: "d", Name: "g", Arguments: "x"}}}}
 	type answer struct {
 		Candidates []struct {
 			Content struct {
@@ -100,7 +109,8 @@ func TestGeminiAnswers(t *testing.T) {
 			pieces = append(pieces, p.Data)
 		}
 		whole, streamed := said(Gemini{}.Whole(&Request{thoughts: thoughts}, n)), said(pieces...)
-		want := n.Turn.Content + `{"id":"c","name":"f","args":{"x":1}}{"id":"d","name":"g","args":{"malformed_arguments":"x"}}STOP`
+		want := n.Turn.Content +
+			`{"id":"c","name":"f","args":{"x":1}}{"id":"d","name":"g","args":{"malformed_arguments":"x"}}STOP`
 		if thoughts {
 			want = "thought:hm" + want
 		}
@@ -108,8 +118,10 @@ func TestGeminiAnswers(t *testing.T) {
 			t.Errorf("whole: %q\nin pieces: %q\nwant: %q", whole, streamed, want)
 		}
 	}
-	for reason, want := range map[string]string{events.FinishStop: "STOP", events.FinishLength: "MAX_TOKENS", events.FinishRepetition: "MAX_TOKENS", events.FinishFiltered: "SAFETY", "gave_up": "OTHERgave_up"} {
-		if got := said(Gemini{}.Whole(&Request{}, &Answer{Turn: events.TurnSampled{FinishReason: reason}})); got != want {
+	for reason, want := range map[string]string{events.FinishStop: "STOP", events.FinishLength: "MAX_TOKENS",
+		events.FinishRepetition: "MAX_TOKENS", events.FinishFiltered: "SAFETY", "gave_up": "OTHERgave_up"} {
+		if got := said(Gemini{}.Whole(&Request{},
+			&Answer{Turn: events.TurnSampled{FinishReason: reason}})); got != want {
 			t.Errorf("%s ends by %q, want %q", reason, got, want)
 		}
 	}

@@ -49,9 +49,11 @@ func geminiHead(n *Answer, parts ...any) geminiAnswer {
 }
 
 // geminiReasons are Gemini's words. Calls have none of their own.
-var geminiReasons = map[string]string{"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", ContentFilter: "SAFETY"}
+var geminiReasons = map[string]string{"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS",
+	ContentFilter: "SAFETY"}
 
-// end says how a turn ended, and what it took. An end for which Gemini has no word is OTHER: no client takes that for an end that the model chose.
+// end says how a turn ended, and what it took. An end for which Gemini has no word is OTHER: no
+// client takes that for an end that the model chose.
 func (m *geminiAnswer) end(n *Answer) {
 	c, reason := &m.Candidates[0], finishReason(n)
 	if c.FinishReason = geminiReasons[reason]; c.FinishReason == "" {
@@ -130,8 +132,10 @@ func (s *geminiStream) End(n *Answer) error {
 
 // geminiStates are the protocol's words for what went wrong.
 var geminiStates = map[int]string{
-	http.StatusUnauthorized: "UNAUTHENTICATED", http.StatusForbidden: "PERMISSION_DENIED", http.StatusNotFound: "NOT_FOUND", http.StatusConflict: "FAILED_PRECONDITION",
-	http.StatusTooManyRequests: "RESOURCE_EXHAUSTED", http.StatusGatewayTimeout: "DEADLINE_EXCEEDED", http.StatusBadGateway: "UNAVAILABLE", http.StatusServiceUnavailable: "UNAVAILABLE",
+	http.StatusUnauthorized: "UNAUTHENTICATED", http.StatusForbidden: "PERMISSION_DENIED",
+	http.StatusNotFound: "NOT_FOUND", http.StatusConflict: "FAILED_PRECONDITION",
+	http.StatusTooManyRequests: "RESOURCE_EXHAUSTED", http.StatusGatewayTimeout: "DEADLINE_EXCEEDED",
+	http.StatusBadGateway: "UNAVAILABLE", http.StatusServiceUnavailable: "UNAVAILABLE",
 }
 
 // Failure implements Dialect.

@@ -13,7 +13,8 @@ import (
 // maxSchema is how deep a schema may be.
 const maxSchema = 64
 
-// jsonSchema is a schema in Gemini's own form as JSON has it: its types are in capitals there, what may be null says so, and sizes are texts.
+// jsonSchema is a schema in Gemini's own form as JSON has it: its types are in capitals there, what
+// may be null says so, and sizes are texts.
 func jsonSchema(raw json.RawMessage) (json.RawMessage, error) {
 	var schema map[string]any
 	d := json.NewDecoder(bytes.NewReader(raw))

@@ -10,7 +10,8 @@ import (
 	"github.com/rondo-rl/rondo/inference"
 )
 
-// geminiTools reads the functions that the client runs, and which tools of the provider the model is not offered.
+// geminiTools reads the functions that the client runs, and which tools of the provider
+// the model is not offered.
 func geminiTools(list []json.RawMessage) (tools []inference.Tool, without []string, err error) {
 	for i, raw := range list {
 		var has map[string]json.RawMessage
@@ -67,7 +68,8 @@ func geminiChoice(raw json.RawMessage, tools []inference.Tool) (any, error) {
 	switch {
 	case len(c.Allowed) == 1 && c.Mode == "ANY":
 		if !slices.ContainsFunc(tools, func(t inference.Tool) bool { return t.Function.Name == c.Allowed[0] }) {
-			return nil, fmt.Errorf("functionCallingConfig.allowedFunctionNames: the request offers no function %.80q", c.Allowed[0])
+			return nil, fmt.Errorf("functionCallingConfig.allowedFunctionNames: the request offers no function %.80q",
+				c.Allowed[0])
 		}
 		return map[string]any{"type": functionTool, "function": map[string]string{"name": c.Allowed[0]}}, nil
 	case len(c.Allowed) > 0:
@@ -84,7 +86,8 @@ func geminiChoice(raw json.RawMessage, tools []inference.Tool) (any, error) {
 	return nil, fmt.Errorf("functionCallingConfig.mode: %.40q, want AUTO, ANY or NONE", c.Mode)
 }
 
-// geminiSettings reads how to sample: extra are the fields that go to the server, and spelled is what chat completions call it.
+// geminiSettings reads how to sample: extra are the fields that go to the server, and spelled is
+// what chat completions call it.
 func geminiSettings(raw json.RawMessage, extra, spelled map[string]any) (thoughts bool, most int, err error) {
 	if len(raw) == 0 {
 		return false, 0, nil
@@ -95,15 +98,18 @@ func geminiSettings(raw json.RawMessage, extra, spelled map[string]any) (thought
 	case err != nil:
 		return false, 0, err
 	case c.CandidateCount != nil && *c.CandidateCount != 1:
-		return false, 0, fmt.Errorf("candidateCount: %d, but a rollout goes on with one answer; start more members of its group", *c.CandidateCount)
+		return false, 0,
+			fmt.Errorf("candidateCount: %d, but a rollout goes on with one answer; start more members of its group",
+				*c.CandidateCount)
 	case c.MaxOutputTokens != nil && *c.MaxOutputTokens < 1:
 		return false, 0, fmt.Errorf("maxOutputTokens: %d, must be positive", *c.MaxOutputTokens)
 	case c.TopK != nil && (*c.TopK != math.Trunc(*c.TopK) || math.Abs(*c.TopK) > math.MaxInt32):
 		return false, 0, fmt.Errorf("topK: %v, want a whole number", *c.TopK)
 	}
 	for name, value := range map[string]json.RawMessage{
-		"temperature": c.Temperature, "top_p": c.TopP, "presence_penalty": c.PresencePenalty, "frequency_penalty": c.FrequencyPenalty,
-		"thinking": c.ThinkingConfig,
+		"temperature": c.Temperature, "top_p": c.TopP, "presence_penalty": c.PresencePenalty,
+		"frequency_penalty": c.FrequencyPenalty,
+		"thinking":          c.ThinkingConfig,
 	} {
 		if len(value) > 0 {
 			spelled[name] = value

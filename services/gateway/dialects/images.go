@@ -13,7 +13,8 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// maxPixels bounds those of all images of a request, which an inference server may have in memory at once.
+// maxPixels bounds those of all images of a request, which an inference server
+// may have in memory at once.
 const maxPixels = 256 << 20
 
 // gallery are the images of a request, by their digests.
@@ -66,12 +67,14 @@ func (w *words) say(text string) {
 	w.parts = append(w.parts, textPart{"text", text})
 }
 
-// show puts an image behind what was said. Whatever the client has called it, the server gets what it is.
+// show puts an image behind what was said. Whatever the client has called it,
+// the server gets what it is.
 func (w *words) show(i storage.Image, data []byte) {
 	i.At = w.text.Len()
 	w.images = append(w.images, i)
 	w.text.WriteString(i.Name())
-	w.parts = append(w.parts, imagePart{"image_url", imageURL{"data:" + i.MediaType + ";base64," + base64.StdEncoding.EncodeToString(data)}})
+	w.parts = append(w.parts, imagePart{"image_url", imageURL{"data:" + i.MediaType + ";base64," +
+		base64.StdEncoding.EncodeToString(data)}})
 }
 
 func (w *words) content() content {
@@ -108,7 +111,8 @@ func (g *gallery) take(w *words, text string) error {
 
 var usual = strings.NewReplacer("-", "+", "_", "/")
 
-// takeURL takes the image in that a data URL holds. What another address shows may be something else tomorrow.
+// takeURL takes the image in that a data URL holds. What another address shows may be
+// something else tomorrow.
 func (g *gallery) takeURL(w *words, url string) error {
 	scheme, rest, _ := strings.Cut(url, ":")
 	head, data, found := strings.Cut(rest, ",")
@@ -121,7 +125,8 @@ func (g *gallery) takeURL(w *words, url string) error {
 	return g.take(w, data)
 }
 
-// takePart takes an image in as OpenAI's dialects write it: image_url holds the URL, in chats within an object.
+// takePart takes an image in as OpenAI's dialects write it: image_url holds the URL,
+// in chats within an object.
 func (g *gallery) takePart(w *words, url json.RawMessage, fileID string) error {
 	var text string
 	var object imageURL
@@ -155,10 +160,12 @@ func (g *gallery) content(raw json.RawMessage) (content, error) {
 	return c, err
 }
 
-// pictured reports whether messages of a role may have images: those that say something to the model. Others may have thoughts.
+// pictured reports whether messages of a role may have images: those that say something to the
+// model. Others may have thoughts.
 func pictured(role string) bool { return role == "user" || role == "tool" }
 
-// said is what a message of a role says. Its parts are written anew, so that nothing goes on that was not read.
+// said is what a message of a role says. Its parts are written anew, so that nothing
+// goes on that was not read.
 func (g *gallery) said(role string, raw json.RawMessage) (content, error) {
 	var list []json.RawMessage
 	if len(raw) == 0 || raw[0] != '[' || json.Unmarshal(raw, &list) != nil {
@@ -209,7 +216,8 @@ func (g *gallery) part(w *words, raw json.RawMessage, pictured bool) error {
 		w.text.WriteString("[thinking]")
 		w.parts = append(w.parts, thinkingPart{"thinking", thought, p.Closed})
 	default:
-		return fmt.Errorf("a part of type %.40q cannot be carried: give text%s", p.Type, map[bool]string{true: " or images"}[pictured])
+		return fmt.Errorf("a part of type %.40q cannot be carried: give text%s", p.Type,
+			map[bool]string{true: " or images"}[pictured])
 	}
 	return nil
 }

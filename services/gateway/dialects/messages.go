@@ -104,7 +104,9 @@ func readMessages(body []byte, least int) (*Request, error) {
 		if t.Type != "" && t.Type != "custom" {
 			return nil, fmt.Errorf("tools[%d]: type %.40q: only tools that the client runs itself", i, t.Type)
 		}
-		tools = append(tools, inference.Tool{Type: "function", Function: inference.Description{Name: t.Name, Description: t.Description, Parameters: parameters(t.InputSchema), Strict: t.Strict}})
+		tools = append(tools, inference.Tool{Type: "function",
+			Function: inference.Description{Name: t.Name, Description: t.Description,
+				Parameters: parameters(t.InputSchema), Strict: t.Strict}})
 	}
 	extra := map[string]any{}
 	if len(m.StopSequences) > 0 {
@@ -118,7 +120,8 @@ func readMessages(body []byte, least int) (*Request, error) {
 			return nil, err
 		}
 	}
-	for name, raw := range map[string]json.RawMessage{"output_config.format": m.OutputConfig.Format, "output_format": m.OutputFormat} {
+	for name, raw := range map[string]json.RawMessage{"output_config.format": m.OutputConfig.Format,
+		"output_format": m.OutputFormat} {
 		format, err := responseFormat(raw)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -158,7 +161,8 @@ func systemText(raw json.RawMessage) (string, error) {
 	if json.Unmarshal(raw, &blocks) == nil {
 		kept := slices.DeleteFunc(blocks, func(block json.RawMessage) bool {
 			var b messagesBlock
-			return json.Unmarshal(block, &b) == nil && strings.HasPrefix(b.Text, billing) && !strings.Contains(strings.TrimSpace(b.Text), "\n")
+			return json.Unmarshal(block, &b) == nil && strings.HasPrefix(b.Text, billing) &&
+				!strings.Contains(strings.TrimSpace(b.Text), "\n")
 		})
 		raw = array(kept)
 	}
@@ -169,9 +173,10 @@ func systemText(raw json.RawMessage) (string, error) {
 	return text, err
 }
 
-// appendBlocks turns one message into those of a chat: results of tools are messages of their own there, and come before what the
-// user says beside them.
-func (g *gallery) appendBlocks(conversation []spokenMessage, role string, blocks []messagesBlock) ([]spokenMessage, error) {
+// appendBlocks turns one message into those of a chat: results of tools are messages of their own
+// there, and come before what the user says beside them.
+func (g *gallery) appendBlocks(conversation []spokenMessage, role string,
+	blocks []messagesBlock) ([]spokenMessage, error) {
 	switch role {
 	case "system", "user", "assistant": // agents put further words of the system among the messages
 	default:
@@ -197,11 +202,14 @@ func (g *gallery) appendBlocks(conversation []spokenMessage, role string, blocks
 			}
 			conversation = append(conversation, spokenMessage{Role: "tool", ToolCallID: b.ToolUseID}.with(result))
 		case b.Type == "tool_use" && role == "assistant":
-			m.ToolCalls = append(m.ToolCalls, inference.ToolCall{ID: b.ID, Type: "function", Function: inference.Function{Name: b.Name, Arguments: inference.Arguments(b.Input)}})
+			m.ToolCalls = append(m.ToolCalls, inference.ToolCall{ID: b.ID, Type: "function",
+				Function: inference.Function{Name: b.Name, Arguments: inference.Arguments(b.Input)}})
 		case b.Type == "thinking" && role == "assistant":
 			m.Reasoning += b.Thinking
 		default:
-			return nil, fmt.Errorf("content[%d]: a block of type %.40q in a message of role %s cannot be carried to a chat", i, b.Type, role)
+			return nil, fmt.Errorf(
+				"content[%d]: a block of type %.40q in a message of role %s cannot be carried to a chat", i, b.Type,
+				role)
 		}
 	}
 	if m = m.with(w.content()); said || role == "assistant" {
@@ -213,7 +221,8 @@ func (g *gallery) appendBlocks(conversation []spokenMessage, role string, blocks
 // takeBlock takes a block with an image in.
 func (g *gallery) takeBlock(w *words, b messagesBlock) error {
 	if b.Source.Type != "base64" {
-		return fmt.Errorf("source: type %.40q: give the image itself, as base64, since nothing fixes what is elsewhere", b.Source.Type)
+		return fmt.Errorf("source: type %.40q: give the image itself, as base64, since nothing fixes what is elsewhere",
+			b.Source.Type)
 	}
 	return g.take(w, b.Source.Data)
 }
@@ -238,7 +247,8 @@ func (g *gallery) result(raw json.RawMessage) (content, error) {
 				return content{}, fmt.Errorf("content[%d]: %w", i, err)
 			}
 		default:
-			return content{}, fmt.Errorf("content[%d]: a block of type %.40q cannot be carried: give text or images", i, b.Type)
+			return content{}, fmt.Errorf("content[%d]: a block of type %.40q cannot be carried: give text or images", i,
+				b.Type)
 		}
 	}
 	return w.content(), nil
@@ -298,7 +308,8 @@ func messagesHead(n *Answer) messagesAnswer {
 
 // stopReasons are Anthropic's words; what has none is told as it is.
 var stopReasons = map[string]string{
-	events.FinishStop: "end_turn", events.FinishLength: "max_tokens", events.FinishToolCalls: "tool_use", ContentFilter: "refusal",
+	events.FinishStop: "end_turn", events.FinishLength: "max_tokens", events.FinishToolCalls: "tool_use",
+	ContentFilter: "refusal",
 }
 
 func stopReason(n *Answer) *string {
@@ -362,7 +373,8 @@ func (s *messagesStream) begin(kind string, start any) {
 
 func (s *messagesStream) delta(kind, field, text string) {
 	for part := range parts(text) {
-		s.event("content_block_delta", map[string]any{"index": s.index, "delta": map[string]string{"type": kind, field: part}})
+		s.event("content_block_delta", map[string]any{"index": s.index,
+			"delta": map[string]string{"type": kind, field: part}})
 	}
 }
 
@@ -423,5 +435,6 @@ func (Messages) Failure(f Failure) Piece {
 	case f.Status >= 500:
 		kind = "api_error"
 	}
-	return Piece{Name: "error", Data: map[string]any{"type": "error", "error": map[string]string{"type": kind, "message": f.Message}}}
+	return Piece{Name: "error", Data: map[string]any{"type": "error",
+		"error": map[string]string{"type": kind, "message": f.Message}}}
 }

@@ -132,7 +132,8 @@ func (r *responsesAsk) extra(box toolbox) (map[string]any, error) {
 	return extra, nil
 }
 
-// responseFormat is what other dialects say of an answer's form, as chat completions have it; nil where the answer is to be text.
+// responseFormat is what other dialects say of an answer's form, as chat completions have it; nil
+// where the answer is to be text.
 func responseFormat(raw json.RawMessage) (any, error) {
 	var format struct {
 		Type   string          `json:"type"`
@@ -155,7 +156,8 @@ func responseFormat(raw json.RawMessage) (any, error) {
 	case "json_object":
 		return map[string]string{"type": kind}, nil
 	case "json_schema":
-		return map[string]any{"type": kind, kind: map[string]any{"name": format.Name, "schema": format.Schema, "strict": format.Strict}}, nil
+		return map[string]any{"type": kind, kind: map[string]any{"name": format.Name, "schema": format.Schema,
+			"strict": format.Strict}}, nil
 	}
 	return nil, fmt.Errorf("type %.40q, want text, json_object or json_schema", format.Type)
 }
@@ -173,7 +175,8 @@ func responsesItems(raw json.RawMessage) ([]responsesItem, error) {
 	return items, nil
 }
 
-// appendItem puts an item behind a conversation. What the model said in one turn, its text and its calls, is one message there.
+// appendItem puts an item behind a conversation. What the model said in one turn, its text and its
+// calls, is one message there.
 func (b toolbox) appendItem(conversation []spokenMessage, item responsesItem, shown *gallery) ([]spokenMessage, error) {
 	switch item.Type {
 	case "", "message":
@@ -194,7 +197,8 @@ func (b toolbox) appendItem(conversation []spokenMessage, item responsesItem, sh
 		return conversation, nil
 	case "function_call_output", "custom_tool_call_output", "local_shell_call_output":
 		output, err := shown.content(item.Output)
-		return append(conversation, spokenMessage{Role: "tool", ToolCallID: cmp.Or(item.CallID, item.ID)}.with(output)), err
+		return append(conversation, spokenMessage{Role: "tool",
+			ToolCallID: cmp.Or(item.CallID, item.ID)}.with(output)), err
 	case "tool_search_output":
 		found, err := b.found(item.Tools)
 		return append(conversation, spokenMessage{Role: "tool", ToolCallID: item.CallID, Content: found}), err
@@ -222,7 +226,8 @@ func appendMessage(conversation []spokenMessage, item responsesItem, shown *gall
 		conversation[0].Content += "\n\n" + content // many templates take one at the beginning, and no more
 		return conversation, nil
 	}
-	if n := len(conversation); item.Role == "assistant" && n > 0 && conversation[n-1].Role == "assistant" && conversation[n-1].Content == "" && conversation[n-1].ToolCalls == nil {
+	if n := len(conversation); item.Role == "assistant" && n > 0 && conversation[n-1].Role == "assistant" &&
+		conversation[n-1].Content == "" && conversation[n-1].ToolCalls == nil {
 		conversation[n-1].Content = content // behind its reasoning
 		return conversation, nil
 	}
@@ -261,14 +266,16 @@ func (i responsesItem) call() (inference.Function, error) {
 		return inference.Function{Name: localShellTool, Arguments: inference.Arguments(arguments)}, err
 	case "tool_search_call":
 		if i.Execution != "client" {
-			return inference.Function{}, fmt.Errorf("execution: %.40q: another provider has searched its tools, which cannot be carried to a chat", i.Execution)
+			return inference.Function{},
+				fmt.Errorf("execution: %.40q: another provider has searched its tools, which cannot be carried to a chat", i.Execution)
 		}
 		name.name = toolSearchTool
 	}
 	return inference.Function{Name: name.function(), Arguments: i.Arguments}, nil
 }
 
-// found is what a search of tools tells the model: their descriptions, behind which it may call them.
+// found is what a search of tools tells the model: their descriptions,
+// behind which it may call them.
 func (b toolbox) found(list []responsesTool) (string, error) {
 	tools := []inference.Tool{}
 	for i, t := range list {

@@ -74,7 +74,8 @@ const inProgress, completed = "in_progress", "completed"
 
 func responsesHead(n *Answer, status string) responsesAnswer {
 	return responsesAnswer{
-		ID: "resp_" + n.ID, Object: "response", CreatedAt: n.Created.Unix(), Status: status, Metadata: map[string]any{}, Model: n.Model,
+		ID: "resp_" + n.ID, Object: "response", CreatedAt: n.Created.Unix(), Status: status,
+		Metadata: map[string]any{}, Model: n.Model,
 		Output: []any{}, Parallel: true, ToolChoice: "auto", Tools: []any{},
 	}
 }
@@ -88,10 +89,12 @@ func textOf(text string) responsesText {
 	return responsesText{Type: "output_text", Text: text, Annotations: []any{}}
 }
 
-// callItem is a call as the client knows the tool. Arguments that a local shell cannot take are told as those of a function, so that the client answers the model what is wrong.
+// callItem is a call as the client knows the tool. Arguments that a local shell cannot take are
+// told as those of a function, so that the client answers the model what is wrong.
 func callItem(a *Request, n *Answer, i int) responsesCall {
 	c := n.Turn.ToolCalls[i]
-	item := responsesCall{Type: "function_call", ID: fmt.Sprintf("fc_%s_%d", n.ID, i), CallID: c.ID, Name: c.Name, Arguments: c.Arguments, Status: completed}
+	item := responsesCall{Type: "function_call", ID: fmt.Sprintf("fc_%s_%d", n.ID, i), CallID: c.ID, Name: c.Name,
+		Arguments: c.Arguments, Status: completed}
 	tool, ok := a.tools[c.Name]
 	if !ok {
 		return item
@@ -112,7 +115,8 @@ func callItem(a *Request, n *Answer, i int) responsesCall {
 	return item
 }
 
-// begun is a call before its arguments are there, and the name of the events that bring them; "" where they come with the item.
+// begun is a call before its arguments are there, and the name of the events that bring them; ""
+// where they come with the item.
 func (c responsesCall) begun() (start responsesCall, kind, field, text string) {
 	start = c
 	start.Status = inProgress
@@ -141,13 +145,15 @@ func (Responses) Whole(a *Request, n *Answer) any {
 		r.Output = append(r.Output, reasoningItem(n))
 	}
 	if n.Turn.Content != "" || len(n.Turn.ToolCalls) == 0 {
-		r.Output = append(r.Output, responsesMessage{"message", "msg_" + n.ID, completed, "assistant", []responsesText{textOf(n.Turn.Content)}})
+		r.Output = append(r.Output, responsesMessage{"message", "msg_" + n.ID, completed, "assistant",
+			[]responsesText{textOf(n.Turn.Content)}})
 	}
 	for i := range n.Turn.ToolCalls {
 		r.Output = append(r.Output, callItem(a, n, i))
 	}
 	r.Usage = &responsesUsage{
-		n.Turn.PromptTokens, map[string]int{"cached_tokens": 0}, n.Turn.CompletionTokens, map[string]int{"reasoning_tokens": 0},
+		n.Turn.PromptTokens, map[string]int{"cached_tokens": 0}, n.Turn.CompletionTokens,
+		map[string]int{"reasoning_tokens": 0},
 		n.Turn.Used(),
 	}
 	return r
@@ -204,7 +210,8 @@ func (s *responsesStream) done(item any) {
 	s.index++
 }
 
-// Reason implements Stream. Thoughts behind words have no place among the items that a client sends back as this turn's: the whole answer at the end has them.
+// Reason implements Stream. Thoughts behind words have no place among the items that a client sends
+// back as this turn's: the whole answer at the end has them.
 func (s *responsesStream) Reason(text string) {
 	if s.content.Len() > 0 {
 		return
@@ -212,7 +219,8 @@ func (s *responsesStream) Reason(text string) {
 	s.reasoning.WriteString(text)
 	if s.item(reasoningType, "rs_") {
 		s.added(responsesReasoning{reasoningType, s.id, []responsesSummary{}})
-		s.send("response.reasoning_summary_part.added", s.data("summary_index", "part", responsesSummary{"summary_text", ""}))
+		s.send("response.reasoning_summary_part.added",
+			s.data("summary_index", "part", responsesSummary{"summary_text", ""}))
 	}
 	s.text.WriteString(text)
 	for part := range parts(text) {
@@ -239,7 +247,8 @@ func (s *responsesStream) close() {
 	switch s.open {
 	case reasoningType:
 		s.send("response.reasoning_summary_text.done", s.data("summary_index", "text", text))
-		s.send("response.reasoning_summary_part.done", s.data("summary_index", "part", responsesSummary{"summary_text", text}))
+		s.send("response.reasoning_summary_part.done",
+			s.data("summary_index", "part", responsesSummary{"summary_text", text}))
 		s.done(responsesReasoning{reasoningType, s.id, []responsesSummary{{"summary_text", text}}})
 	case messageType:
 		s.send("response.output_text.done", s.data("content_index", "text", text))
@@ -257,7 +266,8 @@ func (s *responsesStream) call(done responsesCall) {
 		for part := range parts(text) {
 			s.send(kind+".delta", map[string]any{"item_id": done.ID, "output_index": s.index, "delta": part})
 		}
-		s.send(kind+".done", map[string]any{"item_id": done.ID, "output_index": s.index, "name": done.Name, field: text})
+		s.send(kind+".done", map[string]any{"item_id": done.ID, "output_index": s.index,
+			"name": done.Name, field: text})
 	}
 	s.done(done)
 }

@@ -39,7 +39,8 @@ func (m spokenMessage) with(c content) spokenMessage {
 }
 
 // spokenAsk makes a chat completion's request of a conversation in another dialect.
-func spokenAsk(conversation []spokenMessage, shown gallery, tools []inference.Tool, extra map[string]any) (*Request, error) {
+func spokenAsk(conversation []spokenMessage, shown gallery, tools []inference.Tool,
+	extra map[string]any) (*Request, error) {
 	if len(conversation) == 0 || len(conversation) > maxMessages {
 		return nil, fmt.Errorf("the conversation has %d messages, want 1 to %d", len(conversation), maxMessages)
 	}
@@ -50,7 +51,8 @@ func spokenAsk(conversation []spokenMessage, shown gallery, tools []inference.To
 			return nil, fmt.Errorf("an id of a tool call has %d bytes, at most %d", len(m.ToolCallID), maxName)
 		}
 		for k, c := range m.ToolCalls {
-			said.ToolCalls = append(said.ToolCalls, events.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: string(c.Function.Arguments)})
+			said.ToolCalls = append(said.ToolCalls, events.ToolCall{ID: c.ID, Name: c.Function.Name,
+				Arguments: string(c.Function.Arguments)})
 			conversation[i].ToolCalls[k].Function.Arguments = c.Function.Arguments.ForServer()
 		}
 		a.Conversation = append(a.Conversation, said)

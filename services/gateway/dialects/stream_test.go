@@ -18,20 +18,26 @@ func piecesOf(d Dialect, a *Request, n *Answer) (list []Piece) {
 	return list
 }
 
-// randomText is some of what models write: characters of several bytes, and texts longer than a piece.
+// randomText is some of what models write: characters of several bytes, and
+// texts longer than a piece.
 func randomText(r *rand.Rand) string {
 	return strings.Repeat([]string{"grün 漢字 🙂\n", "a", `{"x": "\"`}[r.IntN(3)], r.IntN(4)*[]int{1, 1, 700}[r.IntN(3)])
 }
 
-// TestStreamsSayWhatIsRecorded: in each dialect, however an answer came in parts, what its stream said is the whole answer's, and so are the end and the usage. That of responses says no
-// thoughts behind words but in the whole answer at its end.
+// TestStreamsSayWhatIsRecorded: in each dialect, however an answer came in parts, what its stream
+// said is the whole answer's, and so are the end and the usage. That of responses says no thoughts
+// behind words but in the whole answer at its end.
 func TestStreamsSayWhatIsRecorded(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 35))
 	for round := range 500 {
-		n := &Answer{ID: "r.x-7", Model: "m", Created: time.Unix(1, 0), Turn: events.TurnSampled{FinishReason: []string{events.FinishStop, events.FinishLength}[r.IntN(2)], PromptTokens: 5, CompletionTokens: 7}}
+		n := &Answer{ID: "r.x-7", Model: "m", Created: time.Unix(1, 0),
+			Turn: events.TurnSampled{FinishReason: []string{events.FinishStop, events.FinishLength}[r.IntN(2)],
+				PromptTokens: 5, CompletionTokens: 7}}
 		n.Reasoning, n.Turn.Content = randomText(r), randomText(r)
 		for i := range r.IntN(3) {
-			n.Turn.ToolCalls = append(n.Turn.ToolCalls, events.ToolCall{ID: fmt.Sprint("c", i), Name: "f", Arguments: []string{`{"a":"` + strings.Repeat("x", r.IntN(9000)) + `"}`, "no JSON", ""}[r.IntN(3)]})
+			n.Turn.ToolCalls = append(n.Turn.ToolCalls,
+				events.ToolCall{ID: fmt.Sprint("c", i), Name: "f",
+					Arguments: []string{`{"a":"` + strings.Repeat("x", r.IntN(9000)) + `"}`, "no JSON", ""}[r.IntN(3)]})
 			n.Turn.FinishReason = events.FinishToolCalls
 		}
 		for _, d := range []Dialect{Chat{}, Messages{}, Responses{}, Gemini{}} {
@@ -46,7 +52,8 @@ func TestStreamsSayWhatIsRecorded(t *testing.T) {
 				if k%2 == 0 {
 					from, tell = &content, s.Say
 				}
-				if cut := r.IntN(len(*from) + 1); cut > 0 && len(strings.ToValidUTF8((*from)[:cut], "")) == cut && len(strings.ToValidUTF8((*from)[cut:], "")) == len(*from)-cut {
+				if cut := r.IntN(len(*from) + 1); cut > 0 && len(strings.ToValidUTF8((*from)[:cut], "")) == cut &&
+					len(strings.ToValidUTF8((*from)[cut:], "")) == len(*from)-cut {
 					if k%2 == 0 && content == n.Turn.Content { // the first words
 						thought = strings.TrimSuffix(n.Reasoning, reasoning)
 					}
@@ -73,13 +80,15 @@ func TestStreamsSayWhatIsRecorded(t *testing.T) {
 	}
 }
 
-// TestStreamsThatSayOtherwise: what was told cannot be taken back. A turn that says anything else ends no stream, so that nobody takes it for the model's answer.
+// TestStreamsThatSayOtherwise: what was told cannot be taken back. A turn that says anything else
+// ends no stream, so that nobody takes it for the model's answer.
 func TestStreamsThatSayOtherwise(t *testing.T) {
 	for _, d := range []Dialect{Chat{}, Messages{}, Responses{}, Gemini{}} {
 		for _, said := range []string{"ab", "abd", "xbc", ""} {
 			for _, thought := range []bool{true, false} {
 				var list []Piece
-				s := d.Stream(&Request{Stream: true, thoughts: true}, &Answer{}, func(p Piece) { list = append(list, p) })
+				s := d.Stream(&Request{Stream: true, thoughts: true}, &Answer{},
+					func(p Piece) { list = append(list, p) })
 				n, tell, into := &Answer{}, s.Say, (*string)(nil)
 				if into = &n.Turn.Content; thought {
 					tell, into = s.Reason, &n.Reasoning
@@ -269,7 +278,8 @@ func gathered(t *testing.T, list []Piece) string {
 			s.ID = w.Message.ID
 		case "content_block_start":
 			if open != "" || w.Index != blocks {
-				t.Errorf("block %d of %s begins behind %d, while one of %q is open", w.Index, w.ContentBlock.Type, blocks, open)
+				t.Errorf("block %d of %s begins behind %d, while one of %q is open", w.Index,
+					w.ContentBlock.Type, blocks, open)
 			}
 			blocks, open = blocks+1, w.ContentBlock.Type
 			if open == "tool_use" {
@@ -288,7 +298,8 @@ func gathered(t *testing.T, list []Piece) string {
 		case "response.completed", "response.incomplete":
 			s.End, s.Used, s.ID, s.Calls = w.Response.Status, string(w.Response.Usage), w.Response.ID, done.Calls
 			if done.Reasoning != s.Reasoning || done.Content != s.Content {
-				t.Errorf("the items say %q and %q, their deltas %q and %q", done.Reasoning, done.Content, s.Reasoning, s.Content)
+				t.Errorf("the items say %q and %q, their deltas %q and %q", done.Reasoning,
+					done.Content, s.Reasoning, s.Content)
 			}
 		}
 	}

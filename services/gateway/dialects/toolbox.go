@@ -41,7 +41,8 @@ const (
 	toolSearchTool = "tool_search"
 )
 
-// withheld are tools that a provider runs by itself, and that agents offer in every request whether or not there is a network. The model is not offered them, and the answer says so.
+// withheld are tools that a provider runs by itself, and that agents offer in every request whether
+// or not there is a network. The model is not offered them, and the answer says so.
 var withheld = []string{"web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"}
 
 // toolbox says for each function of the chat which tool of the request it stands for.
@@ -65,7 +66,8 @@ var (
 		`"required":["command"],"additionalProperties":false}`)
 )
 
-// readTools reads the tools of a request: those that the model is offered, and the types of those that it is not.
+// readTools reads the tools of a request: those that the model is offered, and the types
+// of those that it is not.
 func (b toolbox) readTools(list []responsesTool) (offered []inference.Tool, without []string, err error) {
 	types := map[string]bool{}
 	for i, t := range list {
@@ -105,7 +107,8 @@ func (b toolbox) functions(t responsesTool) ([]inference.Tool, error) {
 	return list, nil
 }
 
-// function is the chat's for a tool, which may be of a namespace. A chat has no place for the namespace's description but those of its tools.
+// function is the chat's for a tool, which may be of a namespace. A chat has no place for the
+// namespace's description but those of its tools.
 func (b toolbox) function(t, namespace responsesTool) (inference.Tool, error) {
 	name := toolName{t.Type, namespace.Name, t.Name}
 	d := inference.Description{Description: t.Description, Parameters: parameters(t.Parameters), Strict: t.Strict}
@@ -116,16 +119,19 @@ func (b toolbox) function(t, namespace responsesTool) (inference.Tool, error) {
 		switch t.Format.Type {
 		case "", "text":
 		case "grammar":
-			d.Description = strings.TrimSpace(d.Description + "\n\nThe input follows this grammar (" + t.Format.Syntax + "):\n" + t.Format.Definition)
+			d.Description = strings.TrimSpace(d.Description + "\n\nThe input follows this grammar (" + t.Format.Syntax +
+				"):\n" + t.Format.Definition)
 		default:
 			return inference.Tool{}, fmt.Errorf("format: type %.40q, want text or grammar", t.Format.Type)
 		}
 	case t.Type == localShellTool && namespace.Name == "":
-		name.name, d.Parameters, d.Description = localShellTool, localShellParameters, "Runs a command on the user's machine."
+		name.name, d.Parameters, d.Description = localShellTool, localShellParameters,
+			"Runs a command on the user's machine."
 	case t.Type == toolSearchTool && namespace.Name == "" && t.Execution == "client":
 		name.name = toolSearchTool
 	default:
-		return inference.Tool{}, fmt.Errorf("type %.40q: the gateway carries function, custom, namespace, local_shell and tool_search, which the client runs itself; leave this tool out", t.Type)
+		return inference.Tool{},
+			fmt.Errorf("type %.40q: the gateway carries function, custom, namespace, local_shell and tool_search, which the client runs itself; leave this tool out", t.Type)
 	}
 	if name.name == "" {
 		return inference.Tool{}, errors.New("a tool without a name")
@@ -135,7 +141,8 @@ func (b toolbox) function(t, namespace responsesTool) (inference.Tool, error) {
 	}
 	d.Name = name.function()
 	if other, ok := b[d.Name]; ok && other != name {
-		return inference.Tool{}, fmt.Errorf("the tools %s and %s have one name for the model, %.80q: rename one", other, name, d.Name)
+		return inference.Tool{}, fmt.Errorf("the tools %s and %s have one name for the model, %.80q: rename one", other,
+			name, d.Name)
 	}
 	b[d.Name] = name
 	return inference.Tool{Type: functionTool, Function: d}, nil
@@ -200,11 +207,13 @@ func readAction(arguments string) (action shellAction, ok bool) {
 	return action, ok
 }
 
-// CustomInput is what the model gives a custom tool: its words where they are not what the tool asks for, so that the client judges them.
+// CustomInput is what the model gives a custom tool: its words where they are not what the tool
+// asks for, so that the client judges them.
 func CustomInput(arguments string) string {
 	var in map[string]json.RawMessage
 	var text *string
-	if json.Unmarshal([]byte(arguments), &in) != nil || len(in) != 1 || json.Unmarshal(in["input"], &text) != nil || text == nil {
+	if json.Unmarshal([]byte(arguments), &in) != nil || len(in) != 1 ||
+		json.Unmarshal(in["input"], &text) != nil || text == nil {
 		return arguments
 	}
 	return *text

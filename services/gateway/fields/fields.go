@@ -1,5 +1,6 @@
-// Package fields says of each field of a request whether the gateway passes it on. Fields are passed on, or are the run's to say, or have no effect on what is sampled; all
-// others are refused by name, unless their value says nothing.
+// Package fields says of each field of a request whether the gateway passes it on. Fields are
+// passed on, or are the run's to say, or have no effect on what is sampled; all others are refused
+// by name, unless their value says nothing.
 package fields
 
 import (
@@ -16,42 +17,52 @@ import (
 	"github.com/rondo-rl/rondo/storage"
 )
 
-// Constraining are those of chat completions and of inference servers that are passed on although the model's own distribution is not sampled then: the turn says
-// so.
+// Constraining are those of chat completions and of inference servers that are passed on although
+// the model's own distribution is not sampled then: the turn says so.
 var Constraining = runfile.GrammarFields
 
-// Fields that all dialects, or chat completions, or the others, take up. Of these model, temperature, and what else the run's sampling sets are the run's to say; the turn
-// has beside it what was asked for.
+// Fields that all dialects, or chat completions, or the others, take up. Of these model,
+// temperature, and what else the run's sampling sets are the run's to say; the turn has
+// beside it what was asked for.
 var (
 	commonFields = []string{
-		"model", "tools", "tool_choice", "stream", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "chat_template_kwargs",
+		"model", "tools", "tool_choice", "stream", "temperature", "top_p", "top_k", "min_p", "repetition_penalty",
+		"presence_penalty", "frequency_penalty", "chat_template_kwargs",
 	}
 	chatFields = slices.Concat(commonFields, Constraining, []string{
-		"messages", "parallel_tool_calls", "stop", "reasoning_effort", "max_tokens", "max_completion_tokens", "n", "logprobs", "top_logprobs", "return_token_ids", "stream_options",
+		"messages", "parallel_tool_calls", "stop", "reasoning_effort", "max_tokens", "max_completion_tokens", "n",
+		"logprobs", "top_logprobs", "return_token_ids", "stream_options",
 		"functions",
 	})
 	messagesFields = slices.Concat(commonFields, []string{
 		"max_tokens", "system", "messages", "stop_sequences", "output_config", "output_format",
 	})
 	responsesFields = slices.Concat(commonFields, []string{
-		"input", "instructions", "previous_response_id", "conversation", "max_output_tokens", "background", "parallel_tool_calls", "text", "reasoning",
+		"input", "instructions", "previous_response_id", "conversation", "max_output_tokens", "background",
+		"parallel_tool_calls", "text", "reasoning",
 	})
 	geminiFields = []string{"contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
 )
 
-// Fields that agents send and that change nothing of what is sampled here: names of users and sessions, keys of caches, tiers of service, what a provider keeps, and the
-// budget of thoughts, which the model's template sets.
+// Fields that agents send and that change nothing of what is sampled here: names of users and
+// sessions, keys of caches, tiers of service, what a provider keeps, and the budget of thoughts,
+// which the model's template sets.
 var (
 	harmlessFields = []string{
-		"metadata", "user", "safety_identifier", "service_tier", "store", "prompt_cache_key", "prompt_cache_retention", "stream_options", "include_reasoning", "usage",
+		"metadata", "user", "safety_identifier", "service_tier", "store", "prompt_cache_key", "prompt_cache_retention",
+		"stream_options", "include_reasoning", "usage",
 	}
-	harmlessChat      = append(slices.Clip(harmlessFields), "verbosity", "prediction", "modalities", "return_tokens_as_token_ids")
-	harmlessMessages  = append(slices.Clip(harmlessFields), "thinking", "context_management", "cache_control", "betas", "anthropic_beta", "anthropic_version", "speed", "inference_geo")
-	harmlessResponses = append(slices.Clip(harmlessFields), "include", "client_metadata", "truncation", "max_tool_calls", "text_verbosity")
-	harmlessGemini    = []string{"safetySettings", "labels", "serviceTier", "store"}
+	harmlessChat = append(slices.Clip(harmlessFields), "verbosity", "prediction", "modalities",
+		"return_tokens_as_token_ids")
+	harmlessMessages = append(slices.Clip(harmlessFields), "thinking", "context_management", "cache_control", "betas",
+		"anthropic_beta", "anthropic_version", "speed", "inference_geo")
+	harmlessResponses = append(slices.Clip(harmlessFields), "include", "client_metadata", "truncation",
+		"max_tool_calls", "text_verbosity")
+	harmlessGemini = []string{"safetySettings", "labels", "serviceTier", "store"}
 )
 
-// Dialect has the fields of a protocol's requests that the gateway takes up, and those without an effect.
+// Dialect has the fields of a protocol's requests that the gateway takes up, and
+// those without an effect.
 type Dialect struct {
 	taken, harmless []string
 	// within are the fields of those objects of which only some are taken up.
@@ -78,7 +89,8 @@ func Read(body []byte) (request map[string]json.RawMessage, err error) {
 	return request, nil
 }
 
-// Check reads the fields of a request, and refuses one with fields that nobody would see. The error names the first one.
+// Check reads the fields of a request, and refuses one with fields that nobody would see. The
+// error names the first one.
 func (d Dialect) Check(body []byte) (map[string]json.RawMessage, error) {
 	request, err := Read(body)
 	if err != nil {
@@ -107,14 +119,16 @@ func (d Dialect) check(request map[string]json.RawMessage) error {
 	return nil
 }
 
-// defaults are values of fields that ask for what is done anyway. That false and 0 are so for a field is not
-// known of its name: enable_thinking and seed say much with them.
+// defaults are values of fields that ask for what is done anyway. That false and 0 are so for a
+// field is not known of its name: enable_thinking and seed say much with them.
 var defaults = map[string][]string{
 	"best_of": {"0", "1"}, "n": {"1"}, "top_logprobs": {"0"}, "priority": {"0"}, "length_penalty": {"1", "1.0"},
-	"echo": {"false"}, "use_beam_search": {"false"}, "add_special_tokens": {"false"}, "continue_final_message": {"false"},
+	"echo": {"false"}, "use_beam_search": {"false"}, "add_special_tokens": {"false"},
+	"continue_final_message":     {"false"},
 	"include_stop_str_in_output": {"false"}, "no_stop_trim": {"false"}, "safe_prompt": {"false"}, "logprobs": {"false"},
-	"responseLogprobs": {"false"}, "return_meta_info": {"false"}, "return_hidden_states": {"false"}, "return_routed_experts": {"false"},
-	"return_token_ids": {"false"}, "return_prompt_token_ids": {"false"}, "return_tokens_as_token_ids": {"false"},
+	"responseLogprobs": {"false"}, "return_meta_info": {"false"}, "return_hidden_states": {"false"},
+	"return_routed_experts": {"false"},
+	"return_token_ids":      {"false"}, "return_prompt_token_ids": {"false"}, "return_tokens_as_token_ids": {"false"},
 	"add_generation_prompt": {"true"}, "skip_special_tokens": {"true"}, "spaces_between_special_tokens": {"true"},
 	"separate_reasoning": {"true"}, "ignore_eos": {"false"}, "min_tokens": {"0"},
 }
@@ -128,7 +142,8 @@ func isDefault(field string, value json.RawMessage) bool {
 	return saysNothing(value) && string(value) != "false" && string(value) != "0"
 }
 
-// Only refuses an object with other fields than those that are read; null has none. at comes before a field's name.
+// Only refuses an object with other fields than those that are read; null has none. at
+// comes before a field's name.
 func Only(at string, object json.RawMessage, read []string) error {
 	var has map[string]json.RawMessage
 	if json.Unmarshal(object, &has) != nil {
@@ -145,7 +160,8 @@ func Only(at string, object json.RawMessage, read []string) error {
 	return nil
 }
 
-// Exact refuses an object with a key that only its case tells from one that is read: Go reads it as that one, and servers do not.
+// Exact refuses an object with a key that only its case tells from one that is read: Go reads it as
+// that one, and servers do not.
 func Exact(object json.RawMessage, read ...string) error {
 	var has map[string]passed
 	if json.Unmarshal(object, &has) != nil {
@@ -159,7 +175,8 @@ func Exact(object json.RawMessage, read ...string) error {
 	return nil
 }
 
-// Decode reads a part of a request whose objects may have other keys than those that are read. One that only its case tells from one of these is refused, as by Exact.
+// Decode reads a part of a request whose objects may have other keys than those that are read. One
+// that only its case tells from one of these is refused, as by Exact.
 func Decode(raw json.RawMessage, into any) error {
 	if err := exactly(raw, reflect.TypeOf(into).Elem(), mostNested); err != nil {
 		return err
@@ -167,10 +184,12 @@ func Decode(raw json.RawMessage, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// mostNested is how deep what is read is nested at most, of objects and lists. No dialect has as much, and each of them is looked through once more.
+// mostNested is how deep what is read is nested at most, of objects and lists. No dialect has as
+// much, and each of them is looked through once more.
 const mostNested = 16
 
-// exactly looks at the keys of what is read into a type. What is no object or no list is for the decoder to refuse.
+// exactly looks at the keys of what is read into a type. What is no object or no list is
+// for the decoder to refuse.
 func exactly(raw json.RawMessage, t reflect.Type, left int) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -218,7 +237,8 @@ type passed struct{}
 // UnmarshalJSON keeps nothing.
 func (*passed) UnmarshalJSON([]byte) error { return nil }
 
-// spelledLike is the one of some keys that another equals but for the case of its letters, as encoding/json compares them.
+// spelledLike is the one of some keys that another equals but for the case of its letters, as
+// encoding/json compares them.
 func spelledLike(key string, known []string) string {
 	for _, k := range known {
 		if k != key && strings.EqualFold(k, key) && !slices.Contains(known, key) {
@@ -241,7 +261,8 @@ func saysNothing(value json.RawMessage) bool {
 	return false
 }
 
-// Constraints names what of a chat completion makes the server sample from another distribution than the policy's.
+// Constraints names what of a chat completion makes the server sample from another
+// distribution than the policy's.
 func Constraints(request map[string]json.RawMessage) (names []string) {
 	for _, field := range slices.Sorted(maps.Keys(request)) {
 		value := request[field]
@@ -266,7 +287,8 @@ func forces(choice json.RawMessage) bool {
 	return word != "auto" && word != "none"
 }
 
-// strict reports whether a tool's arguments must follow its schema, for which servers have a grammar. Tools that cannot be read may say so.
+// strict reports whether a tool's arguments must follow its schema, for which servers have a
+// grammar. Tools that cannot be read may say so.
 func strict(tools json.RawMessage) bool {
 	var list []struct {
 		Strict   json.RawMessage `json:"strict"`
@@ -299,12 +321,15 @@ func typeOf(value json.RawMessage) string {
 
 // parameterNames are those by which harnesses say, in one dialect or another, how to sample.
 var parameterNames = append([]string{
-	"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "stop", "stop_sequences",
-	"max_tokens", "max_completion_tokens", "max_output_tokens", "chat_template_kwargs", "reasoning_effort", "reasoning", "thinking", "text",
+	"temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
+	"stop", "stop_sequences",
+	"max_tokens", "max_completion_tokens", "max_output_tokens", "chat_template_kwargs", "reasoning_effort",
+	"reasoning", "thinking", "text",
 	"tool_choice", "parallel_tool_calls", "output_config", "output_format",
 }, Constraining...)
 
-// maxParameter is how long a recorded parameter is, in bytes of JSON; of a longer one the digest is recorded.
+// maxParameter is how long a recorded parameter is, in bytes of JSON; of a longer
+// one the digest is recorded.
 const maxParameter = 1 << 10
 
 // Settings are the fields of a request that say something about sampling.

@@ -1,5 +1,5 @@
-// Command agent is the agent of the gateway's tests, in sandboxes: what it does is its first argument, its prompt is the second, and the
-// third one is its model's address.
+// Command agent is the agent of the gateway's tests, in sandboxes: what it does is its first
+// argument, its prompt is the second, and the third one is its model's address.
 package main
 
 import (
@@ -36,7 +36,8 @@ func actAgent(what, instruction string) error {
 	}
 	if told := os.Getenv("SCRIPTED_SETTINGS"); told != "" {
 		found, err := os.ReadFile(filepath.Join(os.Getenv("HOME"), ".scripted/settings"))
-		if want := regexp.MustCompile(`^[a-z]+ http://127\.0\.0\.1:\d+ \S+ [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`); err != nil ||
+		if want := regexp.MustCompile(
+			`^[a-z]+ http://127\.0\.0\.1:\d+ \S+ [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`); err != nil ||
 			string(found) != told || !want.MatchString(told) {
 			return fmt.Errorf("settings %q, variable %q: %v", found, told, err)
 		}
@@ -52,8 +53,10 @@ func actAgent(what, instruction string) error {
 		return probe()
 	}
 	if what == "shows" {
-		image := map[string]any{"type": "image_url", "image_url": map[string]any{"url": "data:image/png;base64," + redPNG}}
-		messages = []any{map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": instruction}, image}}}
+		image := map[string]any{"type": "image_url", "image_url": map[string]any{"url": "data:image/png;base64," +
+			redPNG}}
+		messages = []any{map[string]any{"role": "user",
+			"content": []any{map[string]any{"type": "text", "text": instruction}, image}}}
 	}
 	if what == "titles" {
 		title := []any{map[string]any{"role": "system", "content": "You are a title generator."}, messages[0]}

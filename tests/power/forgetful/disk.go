@@ -1,14 +1,17 @@
-// Package forgetful is a file system in memory that forgets at a power cut what was not synced, as a disk with a cache does.
+// Package forgetful is a file system in memory that forgets at a power cut what was not synced, as
+// a disk with a cache does.
 //
-// It promises its users no more than POSIX does and, of what file systems with a journal add to that, a file's own name:
-//   - an fsync of a file keeps its content and its length, and its name in its folder, but not the folder's own name;
+// It promises its users no more than POSIX does and, of what file systems with a journal add to
+// that, a file's own name:
+//   - an fsync of a file keeps its content and its length, and its name in its folder, but
+//     not the folder's own name;
 //   - an fsync of a folder keeps the names in it, but nothing of what they name;
 //   - a rename keeps neither the name nor the content before one of these.
 //
 // A disk with a journal keeps the folder's own name, too, and those above it: see [NewJournal].
 //
-// Of what was not synced a cut keeps nothing, or any part: the first changes of a folder's names, pages of a file in any order, a
-// file's length without its content.
+// Of what was not synced a cut keeps nothing, or any part: the first changes of a folder's names,
+// pages of a file in any order, a file's length without its content.
 package forgetful
 
 import (
@@ -75,22 +78,25 @@ func NewDisk() *Disk {
 	return d
 }
 
-// NewJournal makes an empty one on which an fsync keeps the names of the folders that lead to a file or folder as well. POSIX does not promise
-// that. ext4, XFS and btrfs do it, as a folder's name is in their journal before those in it.
+// NewJournal makes an empty one on which an fsync keeps the names of the folders that lead to a
+// file or folder as well. POSIX does not promise that. ext4, XFS and btrfs do it, as a folder's
+// name is in their journal before those in it.
 func NewJournal() *Disk {
 	d := &Disk{journal: true}
 	d.root = d.make(true, 0o755)
 	return d
 }
 
-// ReadOnly makes the disk refuse all writes, also to files that are open, as a file system does that has met an error; or take them again.
+// ReadOnly makes the disk refuse all writes, also to files that are open, as a file system does
+// that has met an error; or take them again.
 func (d *Disk) ReadOnly(refuse bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.readOnly = refuse
 }
 
-// Slow makes each sync take as long as a function says, which is given the file's name, or "" for a folder; nil makes it fast again.
+// Slow makes each sync take as long as a function says, which is given the file's name, or "" for a
+// folder; nil makes it fast again.
 func (d *Disk) Slow(delay func(file string) time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -99,7 +105,8 @@ func (d *Disk) Slow(delay func(file string) time.Duration) {
 
 func (d *Disk) make(folder bool, mode uint32) *inode {
 	d.last++
-	n := &inode{number: d.last, mode: mode, changed: time.Now(), folder: folder, links: map[link]bool{}, journal: d.journal}
+	n := &inode{number: d.last, mode: mode, changed: time.Now(), folder: folder,
+		links: map[link]bool{}, journal: d.journal}
 	if folder {
 		n.names, n.kept = map[string]*inode{}, map[string]*inode{}
 	} else {
@@ -195,7 +202,8 @@ func keepPage(to, from []byte, page int64) {
 	copy(to[begin:end], from[begin:end])
 }
 
-// Cut is the disk as a power cut in this moment leaves it: with what was synced, and of the rest what chance keeps; nil keeps nothing.
+// Cut is the disk as a power cut in this moment leaves it: with what was synced, and of the rest
+// what chance keeps; nil keeps nothing.
 func (d *Disk) Cut(chance *rand.Rand) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()

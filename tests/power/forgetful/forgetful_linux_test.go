@@ -74,7 +74,8 @@ func TestCut(t *testing.T) {
 	if files := left.Files("*/renamed"); len(files) > 0 {
 		t.Errorf("an unsynced rename is kept: %v", files)
 	}
-	for name, d := range map[string]*Disk{"forgotten": NewDisk(), "kept": NewJournal()} { // a folder whose own name was never synced
+	// a folder whose own name was never synced
+	for name, d := range map[string]*Disk{"forgotten": NewDisk(), "kept": NewJournal()} {
 		outer, inner := d.make(true, 0o755), d.make(true, 0o755)
 		d.root.set("outer", outer)
 		outer.set("inner", inner)
@@ -93,7 +94,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestChance: a cut by chance keeps what was synced, and now and then all, nothing, or a part of the rest.
+// TestChance: a cut by chance keeps what was synced, and now and then all,
+// nothing, or a part of the rest.
 func TestChance(t *testing.T) {
 	d := NewDisk()
 	f := d.make(false, 0o600)
@@ -124,7 +126,8 @@ func TestChance(t *testing.T) {
 	}
 }
 
-// TestMoods: a disk that is read-only refuses writes to files that are open, too, and takes them again. A slow one takes its time for each sync.
+// TestMoods: a disk that is read-only refuses writes to files that are open, too, and takes them
+// again. A slow one takes its time for each sync.
 func TestMoods(t *testing.T) {
 	at, d := t.TempDir(), NewDisk()
 	unmount, err := Mount(d, at)
@@ -140,8 +143,11 @@ func TestMoods(t *testing.T) {
 	d.ReadOnly(true)
 	_, writes := f.WriteString("x")
 	for what, err := range map[string]error{
-		"write": writes, "sync": f.Sync(), "truncate": f.Truncate(5), "folder": os.Mkdir(filepath.Join(at, "folder"), 0o755), "new file": os.WriteFile(filepath.Join(at, "new"), nil, 0o600),
-		"rename": os.Rename(f.Name(), filepath.Join(at, "other")), "remove": os.Remove(f.Name()), "open": os.WriteFile(f.Name(), nil, 0o600),
+		"write": writes, "sync": f.Sync(), "truncate": f.Truncate(5),
+		"folder":   os.Mkdir(filepath.Join(at, "folder"), 0o755),
+		"new file": os.WriteFile(filepath.Join(at, "new"), nil, 0o600),
+		"rename":   os.Rename(f.Name(), filepath.Join(at, "other")), "remove": os.Remove(f.Name()),
+		"open": os.WriteFile(f.Name(), nil, 0o600),
 	} {
 		if !errors.Is(err, syscall.EROFS) {
 			t.Errorf("%s on a read-only disk: %v", what, err)

@@ -16,15 +16,18 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// forever: names and attributes change through the mount alone, so the kernel may keep what it has read.
+// forever: names and attributes change through the mount alone, so the kernel
+// may keep what it has read.
 const forever = time.Hour
 
-// Mount shows the disk in a folder until unmount is called. Who is not root needs the program fusermount3 for that.
+// Mount shows the disk in a folder until unmount is called. Who is not root needs the
+// program fusermount3 for that.
 func Mount(d *Disk, folder string) (unmount func() error, err error) {
 	root := os.Geteuid() == 0
 	if root {
-		// The library lets programs that are started meanwhile, and later, inherit the device. One of them that waits for an answer would
-		// keep the file system alive without a server, and wait for ever. fusermount3 gives it to nobody else.
+		// The library lets programs that are started meanwhile, and later, inherit the device. One
+		// of them that waits for an answer would keep the file system alive without a server, and
+		// wait for ever. fusermount3 gives it to nobody else.
 		syscall.ForkLock.RLock()
 		defer syscall.ForkLock.RUnlock()
 	}
@@ -32,13 +35,14 @@ func Mount(d *Disk, folder string) (unmount func() error, err error) {
 	_, err = fs.Mount(folder, &node{disk: d, inode: d.root}, &fs.Options{
 		EntryTimeout: &timeout, AttrTimeout: &timeout,
 		RootStableAttr: &fs.StableAttr{Ino: d.root.number, Mode: fuse.S_IFDIR},
-		MountOptions:   fuse.MountOptions{DirectMountStrict: root, FsName: "forgetful", Name: "forgetful", MaxWrite: 1 << 20},
+		MountOptions: fuse.MountOptions{DirectMountStrict: root, FsName: "forgetful",
+			Name: "forgetful", MaxWrite: 1 << 20},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("mount a FUSE file system at %s, which takes /dev/fuse, and root or the package fuse3: %w", folder, err)
 	}
-	// The library's own way waits until the kernel has let go of the file system, which is when the last of other mount namespaces has:
-	// sandboxes that were being made meanwhile, for example.
+	// The library's own way waits until the kernel has let go of the file system, which is when the
+	// last of other mount namespaces has: sandboxes that were being made meanwhile, for example.
 	if !root {
 		return func() error { return exec.Command("fusermount3", "-u", "-z", folder).Run() }, nil
 	}
@@ -214,13 +218,15 @@ func (n *node) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, sys
 	return opened(flags), 0, failed
 }
 
-func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out *fuse.EntryOut) (made *fs.Inode, _ fs.FileHandle, _ uint32, failed syscall.Errno) {
+func (n *node) Create(ctx context.Context, name string, flags, mode uint32,
+	out *fuse.EntryOut) (made *fs.Inode, _ fs.FileHandle, _ uint32, failed syscall.Errno) {
 	made, failed = n.add(ctx, name, false, mode, out)
 	return made, opened(flags), 0, failed
 }
 
 // add makes a file or a folder.
-func (n *node) add(ctx context.Context, name string, folder bool, mode uint32, out *fuse.EntryOut) (made *fs.Inode, failed syscall.Errno) {
+func (n *node) add(ctx context.Context, name string, folder bool, mode uint32,
+	out *fuse.EntryOut) (made *fs.Inode, failed syscall.Errno) {
 	failed = n.disk.write(func() syscall.Errno {
 		if n.inode.names[name] != nil {
 			return syscall.EEXIST
@@ -261,7 +267,8 @@ func (n *node) remove(name string, folder bool) syscall.Errno {
 // noReplace is RENAME_NOREPLACE; no other flag is known here.
 const noReplace = 1
 
-func (n *node) Rename(_ context.Context, name string, newParent fs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
+func (n *node) Rename(_ context.Context, name string, newParent fs.InodeEmbedder, newName string,
+	flags uint32) syscall.Errno {
 	return n.disk.write(func() syscall.Errno {
 		to := newParent.(*node).inode
 		i, old := n.inode.names[name], to.names[newName]

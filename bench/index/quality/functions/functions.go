@@ -1,5 +1,5 @@
-// Package functions reads functions, and the sentences that say what they do, out of source trees: what the built-in embedder learns from, and what search is
-// measured with.
+// Package functions reads functions, and the sentences that say what they do, out of source trees:
+// what the built-in embedder learns from, and what search is measured with.
 package functions
 
 import (
@@ -56,8 +56,9 @@ func (f *Function) Question() string {
 
 func nameRune(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// SentenceDigest and TextDigest find the same function in two trees: the first by what it says of itself, the second by its words,
-// so that a copy that was formatted anew or renamed its receiver's type is found, too.
+// SentenceDigest and TextDigest find the same function in two trees: the first by what it says of
+// itself, the second by its words, so that a copy that was formatted anew or renamed its
+// receiver's type is found, too.
 func (f *Function) SentenceDigest() [sha256.Size]byte { return digest("sentence", f.Sentence) }
 
 // TextDigest goes by the text from the function's name on.
@@ -75,7 +76,8 @@ func digest(of, text string) [sha256.Size]byte {
 
 const maxFile = 1 << 20
 
-// Read gives the documented functions below a folder, in the order of their paths, of the files that Walk visits.
+// Read gives the documented functions below a folder, in the order of their paths, of
+// the files that Walk visits.
 func Read(root string, skip func(folder string) bool) ([]Function, error) {
 	var list []Function
 	err := Walk(root, skip, func(name string, content []byte) {
@@ -88,7 +90,8 @@ func Read(root string, skip func(folder string) bool) ([]Function, error) {
 	return list, err
 }
 
-// Of gives all functions of a file that have a body; Sentence is empty where nothing is said of one.
+// Of gives all functions of a file that have a body; Sentence is empty
+// where nothing is said of one.
 func Of(name string, content []byte) []Function {
 	if path.Ext(name) == ".go" {
 		return goFunctions(name, content)
@@ -96,8 +99,9 @@ func Of(name string, content []byte) []Function {
 	return pythonFunctions(name, content)
 }
 
-// Walk visits the files in Go and Python below a folder that a person wrote and that are no tests, in the order of their paths, which have
-// slashes. Skip is asked about folders, by their paths from the root, which is ".".
+// Walk visits the files in Go and Python below a folder that a person wrote and that are no tests,
+// in the order of their paths, which have slashes. Skip is asked about folders, by their paths
+// from the root, which is ".".
 func Walk(root string, skip func(folder string) bool, visit func(name string, content []byte)) error {
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -109,7 +113,8 @@ func Walk(root string, skip func(folder string) bool, visit func(name string, co
 		}
 		relative = filepath.ToSlash(relative)
 		if entry.IsDir() {
-			if base := path.Base(relative); base == "testdata" || base == "test" || base == "tests" || base == "vendor" || skip != nil && skip(relative) {
+			if base := path.Base(relative); base == "testdata" || base == "test" || base == "tests" ||
+				base == "vendor" || skip != nil && skip(relative) {
 				return fs.SkipDir
 			}
 			return nil
@@ -134,7 +139,8 @@ func Walk(root string, skip func(folder string) bool, visit func(name string, co
 
 func test(name string) bool {
 	base := path.Base(name)
-	return strings.HasSuffix(base, "_test.go") || strings.HasPrefix(base, "test_") || strings.HasSuffix(base, "_test.py") || base == "conftest.py"
+	return strings.HasSuffix(base, "_test.go") || strings.HasPrefix(base, "test_") ||
+		strings.HasSuffix(base, "_test.py") || base == "conftest.py"
 }
 
 // firstSentence of a comment, on one line; empty where it is a directive or a licence.

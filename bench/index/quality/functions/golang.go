@@ -26,7 +26,8 @@ func goFunctions(path string, content []byte) []Function {
 			symbol = chunk.Receiver(d.Recv.List[0].Type) + "." + symbol
 		}
 		start, end := set.PositionFor(d.Pos(), false).Offset, set.PositionFor(d.End(), false).Offset
-		list = append(list, Function{Path: path, Symbol: symbol, Name: d.Name.Name, Sentence: firstSentence(d.Doc.Text()), Text: string(content[start:end])})
+		list = append(list, Function{Path: path, Symbol: symbol, Name: d.Name.Name,
+			Sentence: firstSentence(d.Doc.Text()), Text: string(content[start:end])})
 	}
 	return list
 }

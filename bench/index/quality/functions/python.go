@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// statement is a logical line of Python: it goes on within brackets and strings, and behind a backslash.
+// statement is a logical line of Python: it goes on within brackets and
+// strings, and behind a backslash.
 type statement struct {
 	start, end int // bytes of the file, from the first that is no indentation
 	indent     int
 }
 
-// pythonFunctions goes by indentation; what is no Python gives nothing, or little. Functions within functions belong to those.
+// pythonFunctions goes by indentation; what is no Python gives nothing, or little. Functions within
+// functions belong to those.
 func pythonFunctions(path string, content []byte) []Function {
 	type scope struct {
 		indent   int
@@ -56,7 +58,8 @@ func pythonFunctions(path string, content []byte) []Function {
 				continue // documentation alone
 			}
 			f.Sentence = firstSentence(comment)
-			f.Text = string(content[s.start:first.start]) + strings.TrimLeft(string(content[first.end:last.end]), " \t\r\n")
+			f.Text = string(content[s.start:first.start]) +
+				strings.TrimLeft(string(content[first.end:last.end]), " \t\r\n")
 		}
 		list = append(list, f)
 	}
@@ -76,7 +79,8 @@ func statements(content []byte) []statement {
 		}
 		end := statementEnd(content, at)
 		if text := bytes.TrimSpace(content[at:end]); len(text) > 0 && text[0] != '#' {
-			list = append(list, statement{start: at, end: at + len(bytes.TrimRight(content[at:end], " \t\r\n")), indent: indent})
+			list = append(list, statement{start: at, end: at + len(bytes.TrimRight(content[at:end], " \t\r\n")),
+				indent: indent})
 		}
 		at = end + 1
 	}
