@@ -128,12 +128,12 @@ func TestLastEvents(t *testing.T) {
 		var asked struct {
 			Fields []string `json:"response_fields"`
 		}
-		answer, recorded, err := completeAt(t.Context(), clientOf(stream{events: next(1, 7, "a") + next(2, 1, "") + last,
-			sampled: func(body []byte) {
-				if err := json.Unmarshal(body, &asked); err != nil {
-					t.Error(err)
-				}
-			}}), inference.EngineLlamaCPP)
+		server := stream{events: next(1, 7, "a") + next(2, 1, "") + last, sampled: func(body []byte) {
+			if err := json.Unmarshal(body, &asked); err != nil {
+				t.Error(err)
+			}
+		}}
+		answer, recorded, err := completeAt(t.Context(), clientOf(server), inference.EngineLlamaCPP)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

@@ -84,9 +84,11 @@ func TestBegunElsewhere(t *testing.T) {
 	if err := ask(0); err != nil {
 		t.Fatal(err)
 	}
-	if begun, err = begun.Add(events.PieceSampled{Prompt: events.PromptDigest(s.Turns()[0].Prompt), TokenIDs: []int32{9},
-		Engine: inference.EngineSGLang, Logprobs: []float32{-1}, VersionSpans: []events.VersionSpan{{Version: 4, End: 1}},
-		StartedAt: time.Unix(1, 0)}); err != nil {
+	if begun, err = begun.Add(events.PieceSampled{
+		Prompt: events.PromptDigest(s.Turns()[0].Prompt), Engine: inference.EngineSGLang,
+		TokenIDs: []int32{9}, Logprobs: []float32{-1}, StartedAt: time.Unix(1, 0),
+		VersionSpans: []events.VersionSpan{{Version: 4, End: 1}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for caller := range 2 * tripAfter {
