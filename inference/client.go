@@ -31,9 +31,9 @@ const (
 	leastResponse = 4 << 20
 	perToken      = 1 << 10
 	perByte       = 16
-	// repeating is how much larger a stream may be that has all of the answer so far in each event:
-	// of mostEvents events, the average one has half of it, in some 60 bytes a token.
-	repeating = 4
+	// repeating is how much larger a stream may be that has all of the answer so far in each event,
+	// for each event and token: the average event has half of it, in some 60 bytes a token.
+	repeating = 64
 )
 
 // The memory of all answers of this process that are read or in use, in bytes, and that of one: the
@@ -276,7 +276,7 @@ func (c *Client) post(ctx context.Context, url string, body body, answer any, sh
 		if streams(resp) {
 			most := c.mostStreamed(body.size())
 			if s.repeats {
-				most += repeating * perToken * int64(c.MaxTokens)
+				most += repeating * int64(c.MaxTokens) * int64(max(mostEvents, c.MaxTokens/pieceTokens))
 			}
 			failure := c.stream(ctx, cancel, url, resp, most, s, share)
 			if failure == nil {

@@ -154,7 +154,8 @@ func (t *llamaTurn) sample(ctx context.Context, prompt []int32, most, _ int) (*R
 		"n_probs": max(1, t.request.TopLogprobs), "post_sampling_probs": true,
 		"cache_prompt": true, "stream": false,
 		"temperature": s.Temperature, "stop": s.Stop,
-		"response_fields": []string{"tokens", "content", "tokens_evaluated", "tokens_predicted", "stop_type",
+		// an answer that comes as a whole has these alone, and so has the last event of a stream
+		"response_fields": []string{"tokens", "content", "tokens_evaluated", "tokens_predicted", "stop", "stop_type",
 			"completion_probabilities"},
 	} {
 		fields[name] = value
@@ -207,11 +208,16 @@ func (t *llamaTurn) part(s *streamed, read func(into any) *Failure) (*Response, 
 		return nil, failure
 	}
 	told := &t.said
-	if least := told.count + len(made.Tokens); int(made.Predicted) < least {
+	switch least := told.count + len(made.Tokens); {
+	case int(made.Predicted) < least:
 		return nil, fmt.Errorf("%w: the stream has had %d tokens, and the server counts %d", ErrTokens, least,
 			made.Predicted)
+	case int(made.Predicted) > s.most: // so what is kept of tokens that are not told is bounded, too
+		return nil, fmt.Errorf("%w: the server counts %d tokens, more than the %d tokens that were asked for",
+			ErrTokens, made.Predicted, s.most)
 	}
-	told.tailless = made.Stop && int(made.Predicted) > told.count+len(made.Tokens)
+	ends := made.Stop || made.StopType != ""
+	told.tailless = ends && int(made.Predicted) > told.count+len(made.Tokens)
 	told.count = int(made.Predicted)
 	told.ids = append(told.ids, made.Tokens...)
 	if made.Content == "" {
@@ -221,14 +227,17 @@ func (t *llamaTurn) part(s *streamed, read func(into any) *Failure) (*Response, 
 	}
 	told.text = append(told.text, made.Content...)
 	s.text = cap(told.text)
-	if !made.Stop {
-		made.StopType = ""
-	}
 	t.made = completion{StopType: made.StopType}
 	r := made.response()
 	measured := len(made.Tokens) == len(r.Choices[0].Logprobs.Content)
 	if told.unmeasured = told.unmeasured || told.lacking() || !measured; told.unmeasured {
 		r.Choices[0].TokenIDs, r.Choices[0].Logprobs.Content = nil, nil
+	}
+	switch { // a stop token has an event of its own, before the one that says that it is the end
+	case made.Content != "":
+		s.soFar.held = 0
+	case len(made.Tokens) > 0:
+		s.soFar.held = len(r.Choices[0].TokenIDs)
 	}
 	return r, nil
 }

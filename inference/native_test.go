@@ -1,9 +1,11 @@
 package inference_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -44,6 +46,10 @@ const null = `,"finish_reason":null`
 // and says why. Tokens that came before are recorded, if they are behind the prompt.
 func TestHostileNativeStreams(t *testing.T) {
 	good, llama := grown(2, null, 7, 8), next(1, 7, "a")+next(2, 8, "b")
+	var unnamed strings.Builder
+	for count := 3; count < 1100; count++ {
+		unnamed.WriteString(next(count, 8, ""))
+	}
 	for name, c := range map[string]struct {
 		engine, stream, says string
 		recorded             int
@@ -86,6 +92,17 @@ func TestHostileNativeStreams(t *testing.T) {
 		"llama: too many": {inference.EngineLlamaCPP, next(1, 7, "a") +
 			strings.Repeat(`data: {"tokens":[3],"tokens_predicted":5000}`+"\n\n", 2),
 			"the server counts 5000", 1, false},
+		"llama: too many that it leaves out": {inference.EngineLlamaCPP, next(1, 7, "a") + unnamed.String(),
+			"the server counts 1001 tokens, more than the 1000 tokens", 1, false},
+		"llama: a stop token": {inference.EngineLlamaCPP, llama + next(3, 1, ""),
+			"the stream ended within the answer", 2, false},
+		"llama: a stop token and nothing": {inference.EngineLlamaCPP, llama + next(3, 1, "") +
+			event(`"content":"","tokens":[],"stop":false,"tokens_predicted":3`),
+			"the stream ended within the answer", 2, false},
+		"llama: a special token": {inference.EngineLlamaCPP, llama + next(3, 1, "") + next(4, 9, "c"),
+			"the stream ended within the answer", 4, false},
+		"llama: two special tokens": {inference.EngineLlamaCPP, llama + next(3, 1, "") + next(4, 1, ""),
+			"the stream ended within the answer", 3, false},
 	} {
 		_, recorded, err := completeAt(t.Context(), clientOf(stream{events: c.stream}), c.engine)
 		failure, is := errors.AsType[*inference.Failure](err)
@@ -97,6 +114,81 @@ func TestHostileNativeStreams(t *testing.T) {
 			if p.Engine != c.engine {
 				t.Errorf("%s: a piece is of %q", name, p.Engine)
 			}
+		}
+	}
+}
+
+// TestLastEvents: llama.cpp leaves out of the last event of a stream what it was not asked for, and
+// says there alone that it is the last one.
+func TestLastEvents(t *testing.T) {
+	for name, last := range map[string]string{
+		"as it is asked for": stops(2, "eos"),
+		"why alone":          strings.Replace(stops(2, "eos"), `"stop":true,`, "", 1),
+	} {
+		var asked struct {
+			Fields []string `json:"response_fields"`
+		}
+		server := stream{events: next(1, 7, "a") + next(2, 1, "") + last, sampled: func(body []byte) {
+			if err := json.Unmarshal(body, &asked); err != nil {
+				t.Error(err)
+			}
+		}}
+		answer, recorded, err := completeAt(t.Context(), clientOf(server), inference.EngineLlamaCPP)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		turn, _, err := answer.Turn(0, 7, time.Now())
+		answer.Done()
+		if err != nil || turn.FinishReason != events.FinishStop || !slices.Equal(turn.TokenIDs, []int32{7, 1}) ||
+			len(recorded) > 0 {
+			t.Errorf("%s: %d tokens are recorded, and the turn is %+v: %v", name, count(recorded), turn, err)
+		}
+		for _, field := range []string{"stop", "stop_type", "tokens_predicted", "tokens_evaluated"} {
+			if !slices.Contains(asked.Fields, field) {
+				t.Errorf("%s: %s is not asked for", name, field)
+			}
+		}
+	}
+}
+
+// TestRepeatedAnswers: SGLang is asked for an event every 64th of an answer, and at least every
+// piece: the events of a long answer repeat more of it then than those of a short one.
+func TestRepeatedAnswers(t *testing.T) {
+	for most, interval := range map[int]int{1000: 16, 6400: 100, 40 << 10: 512} {
+		var asked struct {
+			Params struct {
+				Interval int `json:"stream_interval"`
+			} `json:"sampling_params"`
+		}
+		server := stream{events: grown(1, `,"finish_reason":{"type":"stop"}`, 1), sampled: func(body []byte) {
+			if err := json.Unmarshal(body, &asked); err != nil {
+				t.Error(err)
+			}
+		}}
+		if most > 32<<10 { // more than 64 events would have
+			var lines []io.Reader
+			line := ": " + strings.Repeat("x", 1<<20) + "\n"
+			for range 225 {
+				lines = append(lines, strings.NewReader(line))
+			}
+			lines = append(lines, strings.NewReader(server.events))
+			server.events, server.tail = "", func(context.Context) io.Reader { return io.MultiReader(lines...) }
+		}
+		client := clientOf(server)
+		client.MaxTokens = most
+		answer, err := client.CompleteTokens(t.Context(), "http://streaming/v1",
+			inference.Conversation{Engine: inference.EngineSGLang,
+				Request: inference.Request{Messages: []inference.Message{{Role: "user", Content: "."}}},
+				Piece:   func(context.Context, events.PieceSampled) error { return nil }},
+			func(int) (int, *inference.Failure) { return most, nil })
+		if err != nil {
+			t.Errorf("of %d tokens: %v", most, err)
+			continue
+		}
+		answer.Done()
+		if asked.Params.Interval != interval {
+			t.Errorf("of %d tokens an event is asked for every %d", most, asked.Params.Interval)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package inference
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -55,7 +56,7 @@ func (r *recorder) goesOn() bool { return r != nil && r.told > r.begin }
 
 // follow tells a piece of what a request has sampled so far, if one is due.
 func (r *recorder) follow(ctx context.Context, s *soFar) error {
-	if n := r.begin + len(s.ids) - r.told; n < pieceTokens && time.Since(r.since) < pieceTime {
+	if n := r.begin + len(s.ids) - s.held - r.told; n < pieceTokens && time.Since(r.since) < pieceTime {
 		return nil
 	}
 	return r.piece(ctx, s)
@@ -71,11 +72,11 @@ func (r *recorder) rest(ctx context.Context, s *soFar) {
 // piece tells what is not told. A server that has not named its prompt may have
 // sampled behind another one.
 func (r *recorder) piece(ctx context.Context, s *soFar) error {
-	from := r.told - r.begin
-	if r.stopped || !s.named || from < 0 || from >= len(s.ids) {
+	from, end := r.told-r.begin, len(s.ids)-s.held
+	if r.stopped || !s.named || from < 0 || from >= end {
 		return nil
 	}
-	ids, logprobs := slices.Clone(s.ids[from:]), slices.Clone(s.logprobs[from:])
+	ids, logprobs := slices.Clone(s.ids[from:end]), slices.Clone(s.logprobs[from:end])
 	if check(nil, ids, logprobs) != nil {
 		r.stopped = true // the whole answer will be refused, or is text alone
 		return nil
@@ -84,13 +85,17 @@ func (r *recorder) piece(ctx context.Context, s *soFar) error {
 	took := time.Since(r.since) - (waited - r.waited) // the wait for memory is Rondo's own
 	err := r.tell(ctx, events.PieceSampled{
 		Prompt: r.prompt, Engine: r.engine, Offset: r.told, TokenIDs: ids, Logprobs: logprobs,
-		VersionSpans: events.SpansBetween(s.versions, from, len(s.ids)),
+		VersionSpans: events.SpansBetween(s.versions, from, end),
 		StartedAt:    r.sent.UTC(), LatencyMS: float64(took) / float64(time.Millisecond),
 	})
 	r.stopped = err != nil
 	r.told, r.since, r.waited = r.told+len(ids), time.Now(), waited
 	return err
 }
+
+// ErrBegun: an answer cannot be gone on with behind the tokens that are recorded of it. That says
+// nothing of the server.
+var ErrBegun = errors.New("the answer cannot be gone on with behind its recorded tokens")
 
 // begun are the parts of an answer behind a prompt that are recorded, behind which the recorder
 // goes on. A server of another kind cannot go on with them.
@@ -107,10 +112,13 @@ func (conv Conversation) begun(prompt []int32, r *recorder) (p parts, err error)
 		return p, nil
 	}
 	if asked := kind(conv.Engine); r == nil || u.Engine != asked {
+		why := fmt.Sprintf("a server of another kind (%s) has sampled them, and this one is %s: "+
+			"name servers of one kind in the run file", u.Engine, asked)
+		if u.Engine == asked {
+			why = fmt.Sprintf("with the settings of this request %s would not sample the rest as it sampled them", asked)
+		}
 		return p, &Failure{Class: events.ClassEndpoint,
-			Err: fmt.Errorf("a server of another kind (%s) has sampled %d tokens of the answer, and "+
-				"%s cannot go on behind them: name servers of one kind in the run file", u.Engine,
-				len(u.TokenIDs), asked)}
+			Err: fmt.Errorf("%w, of which there are %d: %s", ErrBegun, len(u.TokenIDs), why)}
 	}
 	r.told = len(u.TokenIDs)
 	p.ids, p.logprobs, p.count, p.sent, p.took = slices.Clone(u.TokenIDs), slices.Clone(u.Logprobs),

@@ -52,6 +52,7 @@ type soFar struct {
 	logprobs []float32
 	versions []events.VersionSpan
 	named    bool // the server has named the prompt
+	held     int  // how many of the newest tokens may end the answer, and are told when the next event has come
 }
 
 // endTime is how long a stream may go on behind the end of its answer, as with the usage.

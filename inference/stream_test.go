@@ -234,18 +234,27 @@ func TestBegunAnswers(t *testing.T) {
 		conv := k.conversation()
 		recording(&conv)
 		conv.Begun = begin(30, prompt, "other")
-		if _, err := k.complete(conv); err == nil || !strings.Contains(err.Error(), "cannot go on behind") {
+		if _, err := k.complete(conv); !errors.Is(err, inference.ErrBegun) || !strings.Contains(err.Error(),
+			"a server of another kind (other) has sampled them, and this one is "+own) {
 			t.Errorf("%s behind another: %v", engine, err)
+		}
+		conv.Begun, conv.Piece = begin(30, prompt, own), nil
+		if _, err := k.complete(conv); !errors.Is(err, inference.ErrBegun) || !strings.Contains(err.Error(),
+			"with the settings of this request "+own) {
+			t.Errorf("%s behind its own, with nothing recorded: %v", engine, err)
 		}
 	}
 }
 
 // stream is events that are sent as they are, in place of an answer to the prompt 5, 6. tail reads
-// what comes behind them, and may be nil. asked, if set, is told what else the server is asked.
+// what comes behind them, and may be nil. sampled, if set, is told the request for the answer, and
+// asked what else the server is asked.
 type stream struct {
 	events string
 	tail   func(ctx context.Context) io.Reader
 	asked  func(path, body string)
+
+	sampled func(body []byte)
 }
 
 func (s stream) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -269,6 +278,13 @@ func (s stream) RoundTrip(r *http.Request) (*http.Response, error) {
 			s.asked(r.URL.Path, string(text))
 		}
 		return answer("application/json", strings.NewReader(body))
+	}
+	if s.sampled != nil {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		s.sampled(text)
 	}
 	body := io.Reader(strings.NewReader(s.events))
 	if s.tail != nil {

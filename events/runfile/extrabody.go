@@ -81,13 +81,16 @@ func (s Sampling) Constraints() (names []string) {
 
 // Resumes reports whether an answer that broke off can be gone on with behind its tokens, so that
 // all of it is sampled from one distribution. A server does not count the tokens of an earlier
-// request for a penalty on what was said or for what repeats, begins a grammar anew, and does not
-// see a stop text that an earlier request began.
+// request for a penalty on what was said or for what repeats, nor its time, begins a grammar anew,
+// and does not see a stop text that an earlier request began.
 func (s Sampling) Resumes() bool {
 	counts := func(penalty *float64) bool { return penalty != nil && *penalty != 0 }
-	_, repeats := s.ExtraBody["repetition_detection"]
-	return !counts(s.PresencePenalty) && !counts(s.FrequencyPenalty) && !repeats &&
-		len(s.Constraints()) == 0 && len(s.Stop) == 0
+	for _, name := range []string{"repetition_detection", "stop_regex", "t_max_predict_ms"} {
+		if _, set := s.ExtraBody[name]; set {
+			return false
+		}
+	}
+	return !counts(s.PresencePenalty) && !counts(s.FrequencyPenalty) && len(s.Constraints()) == 0 && len(s.Stop) == 0
 }
 
 func (s Sampling) validateExtraBody() (errs []error) {

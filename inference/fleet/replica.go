@@ -52,7 +52,7 @@ func outcomeOf(f *inference.Failure) outcome {
 	switch {
 	case f == nil:
 		return answered
-	case errors.Is(f.Err, errScarce), f.Exhausted():
+	case errors.Is(f.Err, errScarce), errors.Is(f.Err, inference.ErrBegun), f.Exhausted():
 		return callerGone
 	case f.Aborted:
 		return aborted

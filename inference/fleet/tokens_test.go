@@ -55,6 +55,52 @@ func TestFullPromptsAreNoFailures(t *testing.T) {
 	}
 }
 
+// TestBegunElsewhere: what a server of another kind has begun cannot be gone on with, which says
+// nothing of the server that is asked for the rest.
+func TestBegunElsewhere(t *testing.T) {
+	s := tokenstest.New(t, "Qwen3", func(string) (string, string) { return "Done.", "" })
+	f, err := New(DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var begun *events.UnderWay
+	ask := func(caller int) error {
+		cfg := runfile.DefaultRunConfig()
+		cfg.Policy, cfg.Endpoint, cfg.EndpointAPI = "m", s.URL+"/v1", runfile.APITokens
+		answer, err := f.Complete(t.Context(), Call{
+			Run: "r", Config: &cfg, Affinity: fmt.Sprint(caller), Sampling: cfg.Sampling, Until: time.Now(),
+			Tokens: func(model string) inference.Conversation {
+				return inference.Conversation{Begun: begun,
+					Request: inference.Request{Model: model, Sample: inference.NewSample(cfg.Sampling), Logprobs: true,
+						Messages: []inference.Message{{Role: "user", Content: "Mend it."}}},
+					Piece: func(context.Context, events.PieceSampled) error { return nil }}
+			},
+		})
+		if err == nil {
+			answer.Done()
+		}
+		return err
+	}
+	if err := ask(0); err != nil {
+		t.Fatal(err)
+	}
+	if begun, err = begun.Add(events.PieceSampled{
+		Prompt: events.PromptDigest(s.Turns()[0].Prompt), Engine: inference.EngineSGLang,
+		TokenIDs: []int32{9}, Logprobs: []float32{-1}, StartedAt: time.Unix(1, 0),
+		VersionSpans: []events.VersionSpan{{Version: 4, End: 1}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for caller := range 2 * tripAfter {
+		if err := ask(caller); !errors.Is(err, inference.ErrBegun) {
+			t.Fatalf("begun elsewhere: %v", err)
+		}
+	}
+	if r := f.replicas[s.URL+"/v1"]; r == nil || r.failures != 0 || r.inFlight != 0 || r.open {
+		t.Errorf("the server is remembered as %+v", r)
+	}
+}
+
 // TestVersionsOfPieces: what is recorded of an answer under way keeps the version that it was asked
 // for by name, and the rest has its own. Without a stated version the rest has the one that the run
 // pins, as a whole turn has; a server that reports another one in the end is still found out.

@@ -33,6 +33,15 @@ type llamaRequest struct {
 	Bias      [][]float64     `json:"logit_bias"`
 	Logprobs  bool            `json:"logprobs"`
 	Top       json.RawMessage `json:"top_logprobs"`
+	Fields    []string        `json:"response_fields"`
+}
+
+// only are the fields of an answer that were asked for: all, where none was named.
+func (in llamaRequest) only(answer map[string]any) map[string]any {
+	maps.DeleteFunc(answer, func(name string, _ any) bool {
+		return len(in.Fields) > 0 && !slices.Contains(in.Fields, name)
+	})
+	return answer
 }
 
 // LlamaCPP makes the server one of llama.cpp, as llama-cpp-python 0.3.36 ships it: what is said of
@@ -125,7 +134,7 @@ func (s *Server) completion(in llamaRequest) map[string]any {
 	}
 	answer := map[string]any{
 		"content": content, "stop_type": stop, "stopping_word": word, "tokens_evaluated": len(in.Prompt),
-		"tokens_predicted": len(ids), "truncated": false, "tokens": []int32{},
+		"tokens_predicted": len(ids), "truncated": false, "tokens": []int32{}, "stop": true,
 	}
 	if in.Returns {
 		answer["tokens"] = ids
@@ -160,7 +169,11 @@ func (s *Server) completion(in llamaRequest) map[string]any {
 		list = append(list, entry)
 	}
 	if streams {
-		answer["streamed"] = func() []event { return s.tokenEvents(answer, ids, list) }
+		answer["streamed"] = func() []event {
+			events := s.tokenEvents(answer, ids, list)
+			in.only(events[len(events)-1].body)
+			return events
+		}
 		return answer
 	}
 	kept := []any{}
@@ -172,7 +185,7 @@ func (s *Server) completion(in llamaRequest) map[string]any {
 	if in.Probs > 0 && len(kept) > 0 {
 		answer["completion_probabilities"] = kept
 	}
-	return answer
+	return in.only(answer)
 }
 
 // splits reports whether tokens end within a character.
@@ -197,7 +210,7 @@ func (s *Server) tokenEvents(answer map[string]any, ids []int32, list []any) (ev
 		events, said = append(events, event{i, body}), text
 	}
 	last := maps.Clone(answer)
-	last["content"], last["tokens"], last["stop"] = "", []int32{}, true
+	last["content"], last["tokens"] = "", []int32{}
 	delete(last, "streamed")
 	return append(events, event{len(ids), last})
 }

@@ -230,6 +230,12 @@ func TestUnresumable(t *testing.T) {
 		"repetition-detection": {func(c *runfile.RunConfig) {
 			c.Sampling.ExtraBody = map[string]any{"repetition_detection": map[string]any{}}
 		}, 1},
+		"stop-regex": {func(c *runfile.RunConfig) {
+			c.Sampling.ExtraBody = map[string]any{"stop_regex": "END"}
+		}, 1},
+		"predict-time": {func(c *runfile.RunConfig) {
+			c.Sampling.ExtraBody = map[string]any{"t_max_predict_ms": 60_000}
+		}, 1},
 		"columns": {func(c *runfile.RunConfig) { c.TokenColumns = &runfile.TokenColumns{TopLogprobs: 2} }, 1},
 	} {
 		s := thinker(t, "Qwen3", 0)

@@ -26,7 +26,30 @@ class Exchange:
         return json.loads(self.asked)
 
     def answer(self) -> Any:
-        return json.loads(self.answered)
+        """Say what was answered; the events of a stream as one answer, whose lists and texts are theirs together."""
+        if not self.answered.startswith(b"data:"):
+            return json.loads(self.answered)
+        lines = [line.removeprefix(b"data:").strip() for line in self.answered.splitlines() if line.startswith(b"data:")]
+        return joined([json.loads(line) for line in lines if line != b"[DONE]"])
+
+
+def joined(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Join events of vLLM's and llama.cpp's, each of which has what is new."""
+    whole: dict[str, Any] = {}
+    for event in events:
+        for name, value in event.items():
+            before = whole.get(name)
+            if name == "choices" and before and value:
+                whole[name] = [joined([before[0], value[0]])]
+            elif name in ("tokens", "token_ids", "completion_probabilities", "choices") and before and value is not None:
+                whole[name] = before + value
+            elif name == "content" and isinstance(before, str) and isinstance(value, str):
+                whole[name] = before + value
+            elif name in ("logprobs", "content") and before and value:
+                whole[name] = joined([before, value]) if isinstance(value, dict) else before + value
+            elif value is not None or name not in whole:
+                whole[name] = value
+    return whole
 
 
 class Proxy:
