@@ -35,18 +35,17 @@ class Exchange:
 
 def joined(events: list[dict[str, Any]]) -> dict[str, Any]:
     """Join events of vLLM's and llama.cpp's, each of which has what is new."""
+    parts = ("choices", "tokens", "token_ids", "content", "completion_probabilities")
     whole: dict[str, Any] = {}
     for event in events:
         for name, value in event.items():
             before = whole.get(name)
             if name == "choices" and before and value:
                 whole[name] = [joined([before[0], value[0]])]
-            elif name in ("tokens", "token_ids", "completion_probabilities", "choices") and before and value is not None:
+            elif name == "logprobs" and before and value:
+                whole[name] = joined([before, value])
+            elif name in parts and before is not None and value is not None:
                 whole[name] = before + value
-            elif name == "content" and isinstance(before, str) and isinstance(value, str):
-                whole[name] = before + value
-            elif name in ("logprobs", "content") and before and value:
-                whole[name] = joined([before, value]) if isinstance(value, dict) else before + value
             elif value is not None or name not in whole:
                 whole[name] = value
     return whole
