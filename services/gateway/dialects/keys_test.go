@@ -60,6 +60,7 @@ func TestMisspelledKeys(t *testing.T) {
 		`{"model":"m","input":"a","text":{"format":null,"format":{"type":"json_object"}}}`,
 		`{"model":"m","messages":[{"role":"user","content":"a"}],"n":2,"n":1}`,
 		`{"model":"m","messages":[{"role":"user","content":"a"}],"stream_options":{"include_usage":true,"include_usage":false}}`,
+		`{"model":"m","messages":[{"role":"user","content":"a"}],"min_tokens":5,"min_tokens":0}`,
 		`{"contents":[{"parts":[{"text":"a","text":"b"}]}]}`, `{"contents":[],"contents":[{"parts":[{"text":"a"}]}]}`,
 	} {
 		if err := readAny(body); err == nil || !strings.Contains(err.Error(), "it is spelled") &&
