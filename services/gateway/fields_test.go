@@ -53,8 +53,6 @@ func TestFieldsOfRequests(t *testing.T) {
 		`"top_logprobs":3`, `"prompt":{"id":"x"}`, `"guided_json":{"type":"object"}`)
 	refused["chat"] = append(refused["chat"], `"n":2`, `"top_logprobs":3`, `"functions":[{"name":"f"}]`,
 		`"function_call":{"name":"f"}`, `"audio":{"voice":"a"}`, `"stop_sequences":["a"]`)
-	refused["chat"] = append(refused["chat"],
-		`"messages":[{"role":"assistant","function_call":{"name":"f","arguments":"{}"}}]`)
 	taken := all(`"model":"m"`, `"temperature":0`, `"stream":true`, `"metadata":{"user_id":"u"}`, `"user":"u"`,
 		`"store":true`, `"service_tier":"auto"`, `"seed":null`, `"best_of":1`, `"echo":false`,
 		`"logit_bias":{}`, `"an_unknown_word":[]`,
@@ -73,6 +71,11 @@ func TestFieldsOfRequests(t *testing.T) {
 		body := []byte(b.body + "," + field + "}")
 		_, err := b.Read(body)
 		return err
+	}
+	if _, err := (dialects.Chat{}).Read([]byte(
+		`{"messages":[{"role":"assistant","function_call":{"name":"f","arguments":"{}"}}]}`)); err == nil ||
+		!strings.HasPrefix(err.Error(), "messages[0]: function_call") {
+		t.Errorf("chat with a message's function_call: %v", err)
 	}
 	for name := range begun {
 		for _, field := range refused[name] {
@@ -101,12 +104,14 @@ func TestConstraints(t *testing.T) {
 		field    string
 		want     string // "" for none
 	}{
-		"nothing":                 {[]string{"chat", "messages", "responses"}, `"temperature":0.5`, ""},
-		"tools":                   {[]string{"chat", "messages"}, tools(""), ""},
-		"tools that are not held": {[]string{"chat", "messages"}, tools(`,"strict":false`), ""},
-		"strict tools":            {[]string{"chat", "messages"}, tools(`,"strict":true`), "tools"},
-		"strict in a text":        {[]string{"chat"}, tools(`,"strict":"true"`), "tools"},
-		"strict by a number":      {[]string{"chat"}, tools(`,"strict":1`), "tools"},
+		"nothing":                    {[]string{"chat", "messages", "responses"}, `"temperature":0.5`, ""},
+		"tools":                      {[]string{"chat", "messages"}, tools(""), ""},
+		"tools that are not held":    {[]string{"chat", "messages"}, tools(`,"strict":false`), ""},
+		"strict tools":               {[]string{"chat", "messages"}, tools(`,"strict":true`), "tools"},
+		"strict in a text":           {[]string{"chat"}, tools(`,"strict":"true"`), "tools"},
+		"strict by a number":         {[]string{"chat"}, tools(`,"strict":1`), "tools"},
+		"strict beside another case": {[]string{"chat"}, tools(`,"strict":true,"Strict":false`), "tools"},
+		"strict, and then not":       {[]string{"chat"}, tools(`,"strict":true,"strict":false`), "tools"},
 		"strict tools alone": {[]string{"responses"},
 			`"tools":[{"type":"function","name":"f","strict":true}]`, "tools"},
 		"a choice":      {[]string{"chat", "responses"}, `"tool_choice":"auto"`, ""},
@@ -120,6 +125,10 @@ func TestConstraints(t *testing.T) {
 			`"tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"f"}`, "tool_choice"},
 		"of these tools": {[]string{"chat"},
 			`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto"}}`, "tool_choice"},
+		"a choice beside another case": {[]string{"chat"}, `"tool_choice":{"type":"function","Type":"auto"}`,
+			"tool_choice"},
+		"a schema beside another case": {[]string{"chat"}, `"response_format":{"type":"json_object","Type":"text"}`,
+			"response_format"},
 		"text": {[]string{"chat"}, `"response_format":{"type":"text"}`, ""},
 		"JSON": {[]string{"chat"}, `"response_format":{"type":"json_object"}`, "response_format"},
 		"a schema": {[]string{"chat"},

@@ -50,7 +50,7 @@ func (Chat) Read(body []byte) (*Request, error) {
 		return nil, err
 	}
 	var c chatAsk
-	if err := json.Unmarshal(body, &c); err != nil {
+	if err := fields.Decode(body, &c); err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	switch {
@@ -88,8 +88,13 @@ func (Chat) Read(body []byte) (*Request, error) {
 	a.Messages, a.Images = messages, shown.files
 	var tools json.RawMessage
 	for i, raw := range c.Tools {
-		var t struct{ Type string }
-		if err := json.Unmarshal(raw, &t); err != nil || t.Type != "" && t.Type != functionTool {
+		var t struct {
+			Type string `json:"type"`
+		}
+		if err := fields.Decode(raw, &t); err != nil {
+			return nil, fmt.Errorf("tools[%d]: %w", i, err)
+		}
+		if t.Type != "" && t.Type != functionTool {
 			return nil, fmt.Errorf("tools[%d]: type %.40q: chat completions carry functions only", i, t.Type)
 		}
 	}
@@ -141,7 +146,7 @@ func readMessage(raw json.RawMessage, shown *gallery) (m events.PromptMessage, f
 	for key, into := range map[string]any{"role": &m.Role, "name": &m.Name,
 		"tool_call_id": &m.ToolCallID, "tool_calls": &calls} {
 		if value, is := has[key]; is {
-			if err := json.Unmarshal(value, into); err != nil {
+			if err := fields.Decode(value, into); err != nil {
 				return m, nil, fmt.Errorf("%s: %w", key, err)
 			}
 		}

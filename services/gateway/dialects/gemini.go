@@ -124,7 +124,7 @@ func (g Gemini) read(body []byte, known fields.Dialect) (*Request, error) {
 		return nil, err
 	}
 	var m geminiAsk
-	if err := json.Unmarshal(body, &m); err != nil {
+	if err := fields.Decode(body, &m); err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	if len(m.Contents) == 0 || len(m.Contents) > maxMessages {
@@ -262,7 +262,9 @@ func (r *geminiReader) part(raw json.RawMessage, m *spokenMessage, w *words) (te
 
 // image takes an image in.
 func (r *geminiReader) image(w *words, raw json.RawMessage) error {
-	var in struct{ Data string }
+	var in struct {
+		Data string `json:"data"`
+	}
 	err := readObject(raw, geminiDataFields, &in)
 	if err == nil {
 		err = r.shown.take(w, in.Data)
@@ -318,7 +320,7 @@ func readObject(raw json.RawMessage, known []string, into any) error {
 	if err := fields.Only("", raw, known); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
+	if err := fields.Decode(raw, into); err != nil {
 		return fmt.Errorf("read it: %w", err)
 	}
 	return nil
@@ -330,6 +332,9 @@ func camelCase(raw json.RawMessage) (json.RawMessage, error) {
 	var has map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &has); err != nil {
 		return nil, errors.New("want an object")
+	}
+	if fields.CountKeys(raw) > len(has) {
+		return nil, errors.New("a key is there twice")
 	}
 	spelled := make(map[string]json.RawMessage, len(has))
 	for name, value := range has {

@@ -170,10 +170,7 @@ func TestForwardedAsRead(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"role":"user","content":[{"type":"text","text":"hi","cache_control":{},` + image +
 			`}]}`: `{"content":[{"type":"text","text":"hi"}],"role":"user"}`,
-		`{"role":"user","content":[{"type":"image_url","type":"text",` + image +
-			`,"text":"hi"}]}`: `{"content":[{"type":"text","text":"hi"}],"role":"user"}`,
-		`{"role":"user","content":[{"type":"image_url",` + image +
-			`}],"content":"hi","more":1}`: `{"content":"hi","more":1,"role":"user"}`,
+		`{"role":"user","content":"hi","more":1}`: `{"content":"hi","more":1,"role":"user"}`,
 		`{"role":"system","content":[{"type":"refusal","refusal":"no",` + image +
 			`}]}`: `{"content":[{"type":"text","text":"no"}],"role":"system"}`,
 		`{"role":"assistant","content":[{"type":"thinking","thinking":"a<b","closed":false,` + image +
@@ -182,7 +179,7 @@ func TestForwardedAsRead(t *testing.T) {
 			`}]}]}`: `{"content":[{"type":"thinking","thinking":"hm"}],"role":"assistant"}`,
 		`{"role":"user","content":[{"type":"text","text":"",` + image +
 			`}]}`: `{"content":[{"type":"text","text":""}],"role":"user"}`,
-		`{"role":"assistant","tool_calls":[{"id":"c","ID":"d","function":{"name":"f","arguments":"{}"},` + image +
+		`{"role":"assistant","tool_calls":[{"id":"d","function":{"name":"f","arguments":"{}"},` + image +
 			`}]}`: `{"role":"assistant","tool_calls":[{"id":"d","type":"function","function":{"name":"f","arguments":"{}"}}]}`,
 	} {
 		a, err := Chat{}.Read([]byte(`{"messages":[` + body + `]}`))
@@ -195,6 +192,12 @@ func TestForwardedAsRead(t *testing.T) {
 		Dialect
 		body, want string
 	}{
+		"two types of a part": {Chat{}, chat(`"content":[{"type":"image_url","type":"text",` + image + `,"text":"hi"}]`),
+			`content[0]: type: the object has it more than once`},
+		"two contents": {Chat{}, chat(`"content":[{"type":"image_url",` + image + `}],"content":"hi"`),
+			`content: the object has it more than once`},
+		"an id of a call": {Chat{}, chat(`"content":"","tool_calls":[{"id":"c","ID":"d"}]`),
+			`tool_calls: [0]: "ID": it is spelled id`},
 		"a part's type": {Chat{}, chat(`"content":[{"type":"image_url",` + image + `,"Type":"text","text":"hi"}]`),
 			`content[0]: "Type": it is spelled type`},
 		"another alphabet": {Chat{}, chat(`"content":[{"type":"text","text":"hi","Image_url":1}]`),

@@ -6,15 +6,14 @@ package fields
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/rondo-rl/rondo/events/runfile"
 	"github.com/rondo-rl/rondo/storage"
+	"github.com/rondo-rl/rondo/wording"
 )
 
 // Constraining are those of chat completions and of inference servers that are passed on although
@@ -84,7 +83,7 @@ var (
 // Read reads the fields of a request.
 func Read(body []byte) (request map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal(body, &request); err != nil {
-		return nil, fmt.Errorf("read the request: %w", err)
+		return nil, fmt.Errorf("read the request: %w", wording.Plain(err))
 	}
 	return request, nil
 }
@@ -94,6 +93,9 @@ func Read(body []byte) (request map[string]json.RawMessage, err error) {
 func (d Dialect) Check(body []byte) (map[string]json.RawMessage, error) {
 	request, err := Read(body)
 	if err != nil {
+		return nil, err
+	}
+	if err := Exact(body, d.taken...); err != nil {
 		return nil, err
 	}
 	return request, d.check(request)
@@ -107,8 +109,6 @@ func (d Dialect) check(request map[string]json.RawMessage) error {
 				return err
 			}
 		case slices.Contains(d.taken, field) || slices.Contains(d.harmless, field):
-		case spelledLike(field, d.taken) != "":
-			return misspelled(field, spelledLike(field, d.taken))
 		case isDefault(field, request[field]):
 		case field == "seed":
 			return fmt.Errorf("seed: each turn has a seed of its own, which follows from the rollout's; leave it out")
@@ -149,107 +149,15 @@ func Only(at string, object json.RawMessage, read []string) error {
 	if json.Unmarshal(object, &has) != nil {
 		return fmt.Errorf("%s: want an object", strings.TrimSuffix(at, "."))
 	}
+	if err := Exact(object, read...); err != nil {
+		return fmt.Errorf("%s%w", at, err)
+	}
 	for _, field := range slices.Sorted(maps.Keys(has)) {
-		if other := spelledLike(field, read); other != "" {
-			return fmt.Errorf("%s%w", at, misspelled(field, other))
-		}
 		if !slices.Contains(read, field) && !isDefault(field, has[field]) {
 			return fmt.Errorf("%s%.100s: it is not passed on to the inference server; leave it out", at, field)
 		}
 	}
 	return nil
-}
-
-// Exact refuses an object with a key that only its case tells from one that is read: Go reads it as
-// that one, and servers do not.
-func Exact(object json.RawMessage, read ...string) error {
-	var has map[string]passed
-	if json.Unmarshal(object, &has) != nil {
-		return errors.New("want an object")
-	}
-	for _, key := range slices.Sorted(maps.Keys(has)) {
-		if other := spelledLike(key, read); other != "" {
-			return misspelled(key, other)
-		}
-	}
-	return nil
-}
-
-// Decode reads a part of a request whose objects may have other keys than those that are read. One
-// that only its case tells from one of these is refused, as by Exact.
-func Decode(raw json.RawMessage, into any) error {
-	if err := exactly(raw, reflect.TypeOf(into).Elem(), mostNested); err != nil {
-		return err
-	}
-	return json.Unmarshal(raw, into)
-}
-
-// mostNested is how deep what is read is nested at most, of objects and lists. No dialect has as
-// much, and each of them is looked through once more.
-const mostNested = 16
-
-// exactly looks at the keys of what is read into a type. What is no object or no list is
-// for the decoder to refuse.
-func exactly(raw json.RawMessage, t reflect.Type, left int) error {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch {
-	case len(raw) == 0 || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
-		return nil
-	case left == 0:
-		return fmt.Errorf("want at most %d objects and lists within each other", mostNested)
-	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
-		var list []json.RawMessage
-		if json.Unmarshal(raw, &list) != nil {
-			return nil
-		}
-		for i, one := range list {
-			if err := exactly(one, t.Elem(), left-1); err != nil {
-				return fmt.Errorf("[%d]: %w", i, err)
-			}
-		}
-	case t.Kind() == reflect.Struct:
-		var has map[string]json.RawMessage
-		if json.Unmarshal(raw, &has) != nil {
-			return nil
-		}
-		var read []string
-		for f := range t.Fields() {
-			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			read = append(read, key)
-			if err := exactly(has[key], f.Type, left-1); err != nil {
-				return fmt.Errorf("%s: %w", key, err)
-			}
-		}
-		for _, key := range slices.Sorted(maps.Keys(has)) {
-			if other := spelledLike(key, read); other != "" {
-				return misspelled(key, other)
-			}
-		}
-	}
-	return nil
-}
-
-// passed is a value that is passed over.
-type passed struct{}
-
-// UnmarshalJSON keeps nothing.
-func (*passed) UnmarshalJSON([]byte) error { return nil }
-
-// spelledLike is the one of some keys that another equals but for the case of its letters, as
-// encoding/json compares them.
-func spelledLike(key string, known []string) string {
-	for _, k := range known {
-		if k != key && strings.EqualFold(k, key) && !slices.Contains(known, key) {
-			return k
-		}
-	}
-	return ""
-}
-
-func misspelled(key, known string) error {
-	return fmt.Errorf("%.100q: it is spelled %s", key, known)
 }
 
 // saysNothing reports whether a value leaves a constraining field as it is without it.
@@ -296,7 +204,7 @@ func strict(tools json.RawMessage) bool {
 			Strict json.RawMessage `json:"strict"`
 		} `json:"function"`
 	}
-	if json.Unmarshal(tools, &list) != nil {
+	if Decode(tools, &list) != nil {
 		return true
 	}
 	for _, tool := range list {
@@ -313,7 +221,7 @@ func typeOf(value json.RawMessage) string {
 	var typed struct {
 		Type string `json:"type"`
 	}
-	if json.Unmarshal(value, &typed) != nil {
+	if Decode(value, &typed) != nil {
 		return ""
 	}
 	return typed.Type
