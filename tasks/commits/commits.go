@@ -97,7 +97,7 @@ type state struct {
 	Commits map[string]Outcome `json:"outcomes"`
 }
 
-const stateVersion = 1
+const stateVersion = 2
 
 // Import makes tasks of a repository's commits, from new to old. What an earlier import into the
 // same folder has decided holds. The report is also there beside an error.
@@ -131,10 +131,12 @@ func Import(ctx context.Context, o Options) (Report, error) {
 // newImporter begins an import of what has a name, whose outcomes stand in a file. Close it.
 func newImporter(ctx context.Context, o Options, file, noun string) (*importer, error) {
 	o.Jobs, o.Timeout = max(1, o.Jobs), cmp.Or(o.Timeout, 5*time.Minute)
-	kept, err := filepath.Abs(filepath.Join(o.Dir, modulesFolder))
+	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, err
 	}
+	o.Dir = dir // Git, and the tests, run in other folders
+	kept := filepath.Join(dir, modulesFolder)
 	m := maker{Options: o, modules: &fetcher{dir: kept, most: maxModules, sets: map[string]moduleSet{}},
 		packages: newPackages(kept), node: nodeOf(ctx)}
 	ask := m.hasPytest(ctx)

@@ -288,3 +288,40 @@ func TestSlowSearch(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// importing are the options of an import whose queries are decided without a sandbox, and the
+// outcomes that it tells of.
+func importing(t *testing.T, dir string) (o Options, got map[string]Outcome) {
+	t.Helper()
+	got = map[string]Outcome{}
+	o = Options{Dir: dir, Jobs: 1, Timeout: time.Minute}
+	o.Progress = func(id string, outcome Outcome, _ bool, err error) {
+		if err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		got[id] = outcome
+	}
+	return o, got
+}
+
+// openUser makes a run of users.
+func openUser(t *testing.T) *user {
+	t.Helper()
+	log := natstest.Log(t)
+	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
+	return &user{t: t, log: log}
+}
+
+// TestRelativeFolder: Git, which runs in another folder, finds a folder of tasks that is named from
+// this one.
+func TestRelativeFolder(t *testing.T) {
+	u := openUser(t)
+	before := map[string]string{"a.txt": "a"}
+	u.visit(visit{query: "q1", wish: "Do it.", began: before, agent: map[string]string{"a.txt": "b"}, final: before})
+	t.Chdir(t.TempDir())
+	o, got := importing(t, filepath.Join(".", "my-tasks"))
+	report, err := ImportSessions(t.Context(), o, u.log.Reader, "r")
+	if err != nil || got["r/q1"].Reason != NoChange || report.Dropped[NoChange] != 1 {
+		t.Errorf("%+v, %+v: %v", got, report, err)
+	}
+}
