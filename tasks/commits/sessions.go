@@ -31,6 +31,7 @@ const (
 	LostFiles       = "its files are not in the store"
 	UnreadableFiles = "its files cannot be unpacked"
 	SlowSearch      = "its files cannot be searched for secrets in time"
+	OddNames        = "names of files or links that no task can have"
 	SecretName      = "the name of a file holds a secret"
 	NoChange        = "the user's final files are those that it began with"
 	NoCorrection    = "the user changed nothing of what the agent left"

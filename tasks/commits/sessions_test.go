@@ -1,9 +1,12 @@
 package commits
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -12,6 +15,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
@@ -20,6 +24,7 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/tasks"
+	"github.com/rondo-rl/rondo/tasks/swebench"
 )
 
 // token is a secret by the rules of redact.
@@ -271,6 +276,9 @@ func TestSessionTaskNames(t *testing.T) {
 // TestSlowSearch: files that cannot be searched in time drop the query, and an interrupt does not.
 func TestSlowSearch(t *testing.T) {
 	m := newMasker()
+	if err := m.search(t.Context(), "token = "+token); err != nil {
+		t.Fatal(err)
+	}
 	if data, err := m.mask(t.Context(), []byte("token = "+token)); err != nil ||
 		string(data) != "token = [redacted: github-pat]" || m.left >= maxSearch {
 		t.Errorf("%q, %v left: %v", data, m.left, err)
@@ -323,5 +331,100 @@ func TestRelativeFolder(t *testing.T) {
 	report, err := ImportSessions(t.Context(), o, u.log.Reader, "r")
 	if err != nil || got["r/q1"].Reason != NoChange || report.Dropped[NoChange] != 1 {
 		t.Errorf("%+v, %+v: %v", got, report, err)
+	}
+}
+
+// archiveOf is a packed tree of whatever somebody has put into it.
+func archiveOf(t *testing.T, entries ...tar.Header) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	out := tar.NewWriter(&packed)
+	for _, e := range entries {
+		if err := out.WriteHeader(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
+}
+
+// TestOddNames: names of files that no machine need have drop the query, and are told to nobody.
+// Those of folders that are left out do not count.
+func TestOddNames(t *testing.T) {
+	u := openUser(t)
+	want := map[string]string{}
+	for i, name := range []string{"a\xff", "\xff/a", strings.Repeat("n", 256), strings.Repeat(strings.Repeat("d", 200)+"/", 11) + "a",
+		"node_modules/\xff", ""} {
+		e := tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Format: tar.FormatPAX}
+		if name == "" {
+			e.Name, e.Typeflag, e.Linkname = "link", tar.TypeSymlink, strings.Repeat("x/", 2048)
+		}
+		if !utf8.ValidString(e.Name) {
+			e.Format = tar.FormatGNU
+		}
+		id := fmt.Sprint("q", i)
+		want["r/"+id] = OddNames
+		if strings.HasPrefix(name, "node_modules") {
+			want["r/"+id] = NoChange
+		}
+		final := servicetest.Blob(t, u.log.Store(), archiveOf(t, e))
+		u.visit(visit{query: id, wish: "Do it.", agent: map[string]string{"a": "1"}, broken: &final})
+	}
+	o, got := importing(t, t.TempDir())
+	if _, err := ImportSessions(t.Context(), o, u.log.Reader, "r"); err != nil {
+		t.Error(err)
+	}
+	for id, reason := range want {
+		if got[id].Reason != reason || strings.ContainsAny(got[id].Detail, "\xff?") {
+			t.Errorf("%s: %+v, want %s", id, got[id], reason)
+		}
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	w := &treeWriter{store: u.log.Store(), mask: newMasker()}
+	ref := u.pack(map[string]string{"a": "1"})
+	if _, err := w.unpacked(stopped, &ref, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("an interrupt: %v", err)
+	}
+}
+
+// TestSecretsOfOtherFiles: what a text shows to be a secret is masked in all three trees and in the
+// query, also where nothing shows it, and no name of a file holds it.
+func TestSecretsOfOtherFiles(t *testing.T) {
+	const bare = "kT9vXz2LqW8mRb4NcY7sHd1PfJ6gEu3A"
+	shown := "api_" + "secret = \"" + bare + "\"\n"
+	log := natstest.Log(t)
+	u := &user{t: t, log: log}
+	commits := func(query string, began, agent, final map[string]string) (*swebench.Objects, [3]string, error) {
+		objects, err := swebench.Create(filepath.Join(t.TempDir(), "repository"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, last := u.pack(agent), u.pack(final)
+		w := &treeWriter{objects: objects, store: log.Store(), mask: newMasker()}
+		s := &session{began: u.pack(began), final: &last, judged: &answer{left: &left}}
+		a, b, c, err := w.ofSession(t.Context(), s, query)
+		return objects, [3]string{a.id, b.id, c.id}, err
+	}
+	objects, ids, err := commits("Use "+bare+".", map[string]string{"a.txt": "see " + bare},
+		map[string]string{"a.txt": "try " + bare}, map[string]string{"a.txt": "say " + bare, "b.cfg": shown})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		var text []byte
+		err := objects.Git(t.Context(), nil, func(out io.Reader) (err error) {
+			text, err = readAll(out, maxPatch)
+			return err
+		}, "show", "--root", "--format=%B", id)
+		if err != nil || strings.Contains(string(text), bare) || !strings.Contains(string(text), "[redacted: ") {
+			t.Errorf("%v: %s", err, text)
+		}
+	}
+	_, _, err = commits("Do it.", map[string]string{bare: ""}, nil, map[string]string{"b.cfg": shown})
+	if refused, ok := errors.AsType[*refusedTree](err); !ok || refused.reason != SecretName {
+		t.Errorf("the name of a file: %v", err)
 	}
 }
