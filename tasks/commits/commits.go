@@ -321,9 +321,10 @@ func (im *importer) ofTask(c commit) (task string) {
 // that took too long may be a task, and so may one whose modules, or Go, this machine did not have.
 func (im *importer) isDecided(c commit) bool {
 	outcome, there := im.state.Commits[c.id]
-	switch outcome.Reason {
-	case Slow:
+	if outcome.Limit > 0 {
 		return outcome.Limit >= im.Timeout.Seconds()
+	}
+	switch outcome.Reason {
 	case Unfetched, NewerGo, NoNode, SlowPackages, SlowSearch:
 		return false
 	case Duplicate:

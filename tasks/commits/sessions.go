@@ -36,6 +36,7 @@ const (
 	NoChange        = "the user's final files are those that it began with"
 	NoCorrection    = "the user changed nothing of what the agent left"
 	Duplicate       = "the same change as another task"
+	AgentUntried    = "the agent's answer cannot be tried"
 	AgentPasses     = "no test tells the user's final files from the agent's"
 )
 

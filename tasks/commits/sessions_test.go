@@ -145,6 +145,8 @@ func TestImportSessions(t *testing.T) {
 	u.append(events.RolloutInvalidatedType, gone, events.RolloutInvalidated{Reason: "the user withdrew"})
 	say(AgentPasses, visit{query: "qright", agent: map[string]string{"stock.py": mended + "\n\nMOST = 3\n"},
 		final: after})
+	say(AgentUntried, visit{query: "qmute", agent: map[string]string{"stock.py": "import os\n\nos._exit(0)\n"},
+		final: after})
 	say(NoCorrection, visit{query: "qkept", agent: with(after, "node_modules/x.js", "1"), final: after})
 	say(NoChange, visit{query: "qundone", agent: tried, final: before})
 	say(MessageFix, visit{query: "qtold", wish: "Please write this into it: if stock[item] < n: and nothing else",
@@ -177,7 +179,7 @@ func TestImportSessions(t *testing.T) {
 			t.Errorf("%s: %q, want %q", id, outcome, reason)
 		}
 	}
-	if !slices.Equal(report.Tasks, []string{"r.qtask"}) || report.Found != len(want) || report.Left != 0 || ran != 3 {
+	if !slices.Equal(report.Tasks, []string{"r.qtask"}) || report.Found != len(want) || report.Left != 0 || ran != 4 {
 		t.Fatalf("%d ran: %+v", ran, report)
 	}
 	state, err := readState(report.State)
@@ -427,4 +429,57 @@ func TestSecretsOfOtherFiles(t *testing.T) {
 	if refused, ok := errors.AsType[*refusedTree](err); !ok || refused.reason != SecretName {
 		t.Errorf("the name of a file: %v", err)
 	}
+}
+
+// TestAgentUntried: an answer that cannot be tried is not one that fails, and one without a change
+// of code is.
+func TestAgentUntried(t *testing.T) {
+	u := openUser(t)
+	before := map[string]string{"stock.py": began}
+	for name, c := range map[string]struct {
+		agent  map[string]string
+		reason string
+	}{
+		"nothing":          {nil, ""},
+		"a test":           {map[string]string{"test_a.py": "\x00"}, ""},
+		"a binary file":    {map[string]string{"stock.py": mended, "stock.bin": "\x00"}, AgentUntried},
+		"a name":           {map[string]string{"stock.py": mended, "my stock.py": "1"}, AgentUntried},
+		"too many bytes":   {map[string]string{"stock.py": mended, "a.txt": strings.Repeat("\n", 2<<20+1)}, AgentUntried},
+		"too many entries": {folderOf(9000), AgentUntried},
+	} {
+		objects, err := swebench.Create(filepath.Join(t.TempDir(), "repository"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, last := u.pack(c.agent), u.pack(map[string]string{"stock.py": mended})
+		w := &treeWriter{objects: objects, store: u.log.Store(), mask: newMasker()}
+		s := &session{began: u.pack(before), final: &last, judged: &answer{left: &left}}
+		first, agent, final, err := w.ofSession(t.Context(), s, "Do it.")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &maker{objects: objects}
+		outcome, err := m.tryAgent(t.Context(), commit{id: final.id, parent: first.id, agent: agent.id},
+			swebench.Instance{}, parts{parser: "pytest"}, t.TempDir())
+		if err != nil || outcome.Reason != c.reason {
+			t.Errorf("%s: %+v: %v, want %q", name, outcome, err, c.reason)
+		}
+	}
+	slow, err := untried(Outcome{Reason: Slow, Limit: 60}, nil)
+	im := importer{maker: maker{Options: Options{Timeout: time.Minute}}, state: state{Commits: map[string]Outcome{"a": slow}}}
+	if err != nil || slow.Reason != AgentUntried || !im.isDecided(commit{id: "a"}) {
+		t.Errorf("%+v: %v", slow, err)
+	}
+	if im.Timeout++; im.isDecided(commit{id: "a"}) {
+		t.Error("an answer that took too long is not tried again with more time")
+	}
+}
+
+// folderOf is a folder with so many files.
+func folderOf(n int) map[string]string {
+	files := map[string]string{}
+	for i := range n {
+		files[fmt.Sprintf("%s/%d", strings.Repeat("f", 120), i)] = ""
+	}
+	return files
 }
