@@ -80,6 +80,9 @@ type importer struct {
 	noun  string // of what tasks are made of
 	tasks func(ctx context.Context, c commit, work string) (Outcome, error)
 
+	// objection is why what has become of something is no task by now, "" where it is; nil for none.
+	objection func(ctx context.Context, c commit) (reason string, err error)
+
 	release func() error // lets other imports into the folder
 
 	mu       sync.Mutex
@@ -145,11 +148,28 @@ func newImporter(ctx context.Context, o Options, file, noun string) (*importer, 
 	if im.release, err = im.alone(); err != nil {
 		return nil, err
 	}
-	if im.state, err = readState(im.stateFile()); err != nil {
+	if im.state, err = readState(im.stateFile()); err == nil {
+		err = im.sweep()
+	}
+	if err != nil {
 		im.close()
 		return nil, err
 	}
 	return im, nil
+}
+
+// making begins the names of folders in which something becomes a task.
+const making = ".making-"
+
+// sweep removes what an import that was killed was making.
+func (im *importer) sweep() error {
+	entries, err := os.ReadDir(im.Dir)
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), making) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(im.Dir, entry.Name())))
+		}
+	}
+	return err
 }
 
 func (im *importer) close() {
@@ -357,7 +377,7 @@ func (im *importer) one(ctx context.Context, c commit) {
 		outcome, err = dropped(Part, im.ofTask(c)), nil
 	case errors.Is(err, fs.ErrNotExist):
 		var work string
-		if work, err = os.MkdirTemp(im.Dir, ".making-"); err == nil {
+		if work, err = os.MkdirTemp(im.Dir, making); err == nil {
 			outcome, err = im.tasks(ctx, c, work)
 			defer os.RemoveAll(work)
 		}
@@ -372,7 +392,15 @@ func (im *importer) note(ctx context.Context, c commit, outcome Outcome, err err
 		return
 	}
 	if twin := im.sameAs(c, outcome.Change); err == nil && outcome.folder != "" && twin != "" {
+		files := outcome.Files
 		outcome = dropped(Duplicate, twin)
+		outcome.Files = files
+	}
+	if err == nil && outcome.folder != "" && im.objection != nil {
+		var reason string
+		if reason, err = im.objection(ctx, c); reason != "" {
+			outcome = dropped(reason)
+		}
 	}
 	if err == nil && outcome.folder != "" {
 		err = os.Rename(outcome.folder, filepath.Join(im.Dir, outcome.Task))

@@ -70,6 +70,8 @@ type Outcome struct {
 	Limit float64 `json:"limit_s,omitempty"`
 	// Change tells the files of a session, and what became of them, from others.
 	Change string `json:"change,omitempty"`
+	// Files tells the archives of a session from those that its user hands in later.
+	Files string `json:"files,omitempty"`
 	// Masked counts the secrets in these files that the task has marks for.
 	Masked int `json:"masked,omitempty"`
 

@@ -255,9 +255,12 @@ func TestNewerFinalFiles(t *testing.T) {
 	u.append(events.FeedbackRecordedType, rollout, events.FeedbackRecorded{Signal: events.SignalAccept})
 	u.append(events.QuerySubmittedType, "q2", events.QuerySubmitted{Instruction: wish, Task: "a", Consent: true})
 	found, err := sessionsOf(t.Context(), log.Reader, "r")
-	if err != nil || len(found) != 2 || *found[0].final != newer || found[0].refusal() != "" ||
-		found[1].began != cfg.Tasks[0].Snapshot || found[1].refusal() != NoFinal {
-		t.Errorf("%+v: %v", found, err)
+	if err != nil || len(found.list) != 2 {
+		t.Fatalf("%+v: %v", found, err)
+	}
+	if one, two := found.list[0], found.list[1]; *one.final != newer || one.refusal() != "" ||
+		two.began != cfg.Tasks[0].Snapshot || two.refusal() != NoFinal {
+		t.Errorf("%+v, %+v", one, two)
 	}
 }
 
@@ -406,8 +409,8 @@ func TestSecretsOfOtherFiles(t *testing.T) {
 		}
 		left, last := u.pack(agent), u.pack(final)
 		w := &treeWriter{objects: objects, store: log.Store(), mask: newMasker()}
-		s := &session{began: u.pack(began), final: &last, judged: &answer{left: &left}}
-		a, b, c, err := w.ofSession(t.Context(), s, query)
+		s := &session{wish: query, began: u.pack(began), final: &last, judged: &answer{left: &left}}
+		a, b, c, err := w.ofSession(t.Context(), s)
 		return objects, [3]string{a.id, b.id, c.id}, err
 	}
 	objects, ids, err := commits("Use "+bare+".", map[string]string{"a.txt": "see " + bare},
@@ -453,8 +456,8 @@ func TestAgentUntried(t *testing.T) {
 		}
 		left, last := u.pack(c.agent), u.pack(map[string]string{"stock.py": mended})
 		w := &treeWriter{objects: objects, store: u.log.Store(), mask: newMasker()}
-		s := &session{began: u.pack(before), final: &last, judged: &answer{left: &left}}
-		first, agent, final, err := w.ofSession(t.Context(), s, "Do it.")
+		s := &session{wish: "Do it.", began: u.pack(before), final: &last, judged: &answer{left: &left}}
+		first, agent, final, err := w.ofSession(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -482,4 +485,89 @@ func folderOf(n int) map[string]string {
 		files[fmt.Sprintf("%s/%d", strings.Repeat("f", 120), i)] = ""
 	}
 	return files
+}
+
+// TestArchivedSessions: the queries of a run whose stream is gone are read from its archive.
+func TestArchivedSessions(t *testing.T) {
+	u := openUser(t)
+	before := map[string]string{"a.txt": "a"}
+	u.visit(visit{query: "q1", wish: "Do it.", began: before, agent: map[string]string{"a.txt": "b"}, final: before})
+	if _, err := u.log.Appender.Seal(t.Context(), "r", true); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.log.Streams.DeleteRun(t.Context(), "r"); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := eventlog.New(u.log.JetStream().Conn(), u.log.Store()) // remembers no event
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, got := importing(t, t.TempDir())
+	if _, err := ImportSessions(t.Context(), o, fresh.Reader, "r"); err != nil || got["r/q1"].Reason != NoChange {
+		t.Errorf("%+v: %v", got, err)
+	}
+}
+
+// TestLaterFiles: a query whose user hands in other files is looked at again, and its task goes;
+// the same files stay decided. What a killed import was making goes, too.
+func TestLaterFiles(t *testing.T) {
+	u := openUser(t)
+	before, after := map[string]string{"a.txt": "a"}, map[string]string{"a.txt": "c"}
+	rollout := u.visit(visit{query: "q1", wish: "Do it.", began: before, agent: map[string]string{"a.txt": "b"},
+		final: before})
+	o, got := importing(t, t.TempDir())
+	task, half := filepath.Join(o.Dir, "r.q1"), filepath.Join(o.Dir, making+"1/repository")
+	for _, want := range []string{NoChange, "", Prose} {
+		if err := errors.Join(os.MkdirAll(task, 0o755), os.MkdirAll(half, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		if want == Prose {
+			u.append(events.FeedbackRecordedType, rollout, events.FeedbackRecorded{Signal: events.SignalFollow,
+				Repository: &events.UserRepository{Archive: u.pack(after)}})
+		}
+		clear(got)
+		if _, err := ImportSessions(t.Context(), o, u.log.Reader, "r"); err != nil || got["r/q1"].Reason != want {
+			t.Errorf("%+v: %v, want %q", got, err, want)
+		}
+		if _, err := os.Lstat(task); (err == nil) != (want == "") {
+			t.Errorf("%q: its task: %v", want, err)
+		}
+		if _, err := os.Lstat(filepath.Dir(half)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("what was half made: %v", err)
+		}
+	}
+}
+
+// TestWithdrawalMeanwhile: no task comes of a query whose rollout is invalidated while its tests run.
+func TestWithdrawalMeanwhile(t *testing.T) {
+	u := openUser(t)
+	before := map[string]string{"a.txt": "a"}
+	rollout := u.visit(visit{query: "q1", wish: "Do it.", began: before, agent: before, final: before})
+	read, err := sessionsOf(t.Context(), u.log.Reader, "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _ := importing(t, t.TempDir())
+	im := &importer{maker: maker{Options: o}, file: SessionsFile, state: state{Commits: map[string]Outcome{}}}
+	c := commit{id: "r/q1", task: "r.q1"}
+	r := &sessionImporter{im, read, map[string]session{c.id: *read.list[0]}}
+	im.objection = r.withdrawn
+	done := func() Outcome {
+		folder := filepath.Join(t.TempDir(), "last")
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		im.note(t.Context(), c, Outcome{Task: c.task, folder: folder}, nil)
+		return im.state.Commits[c.id]
+	}
+	if outcome := done(); outcome.Task != c.task || !im.there(c.task) {
+		t.Fatalf("%+v", outcome)
+	}
+	if err := os.RemoveAll(filepath.Join(o.Dir, c.task)); err != nil {
+		t.Fatal(err)
+	}
+	u.append(events.RolloutInvalidatedType, rollout, events.RolloutInvalidated{Reason: "the user withdrew"})
+	if outcome := done(); outcome.Reason != Withdrawal || im.there(c.task) {
+		t.Errorf("%+v", outcome)
+	}
 }

@@ -55,9 +55,8 @@ type treeWriter struct {
 // ofSession makes the commits of what a session began with, of what the agent left and of the
 // user's final files, which has the instruction as its message. All are searched before the first
 // is written: what is known as a secret in one of them is masked in each.
-func (w *treeWriter) ofSession(ctx context.Context, s *session,
-	instruction string) (began, agent, final writtenTree, err error) {
-	err = w.mask.search(ctx, instruction)
+func (w *treeWriter) ofSession(ctx context.Context, s *session) (began, agent, final writtenTree, err error) {
+	err = w.mask.search(ctx, s.wish)
 	for _, side := range [][2]*storage.Ref{{&s.began, nil}, {&s.began, s.judged.left}, {s.final, nil}} {
 		if err == nil {
 			err = w.search(ctx, side[0], side[1])
@@ -66,7 +65,7 @@ func (w *treeWriter) ofSession(ctx context.Context, s *session,
 	if err != nil {
 		return began, agent, final, err
 	}
-	message, err := w.mask.mask(ctx, []byte(instruction))
+	message, err := w.mask.mask(ctx, []byte(s.wish))
 	if err != nil {
 		return began, agent, final, err
 	}
