@@ -80,7 +80,7 @@ type importer struct {
 	noun  string // of what tasks are made of
 	tasks func(ctx context.Context, c commit, work string) (Outcome, error)
 
-	// objection is why what has become of something is no task by now, "" where it is; nil for none.
+	// objection is why something must be no task by now, "" where it may; nil for none.
 	objection func(ctx context.Context, c commit) (reason string, err error)
 
 	release func() error // lets other imports into the folder

@@ -360,8 +360,8 @@ func archiveOf(t *testing.T, entries ...tar.Header) []byte {
 func TestOddNames(t *testing.T) {
 	u := openUser(t)
 	want := map[string]string{}
-	for i, name := range []string{"a\xff", "\xff/a", strings.Repeat("n", 256), strings.Repeat(strings.Repeat("d", 200)+"/", 11) + "a",
-		"node_modules/\xff", ""} {
+	for i, name := range []string{"a\xff", "\xff/a", strings.Repeat("n", 256),
+		strings.Repeat(strings.Repeat("d", 200)+"/", 11) + "a", "node_modules/\xff", ""} {
 		e := tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Format: tar.FormatPAX}
 		if name == "" {
 			e.Name, e.Typeflag, e.Linkname = "link", tar.TypeSymlink, strings.Repeat("x/", 2048)
@@ -447,8 +447,8 @@ func TestAgentUntried(t *testing.T) {
 		"a test":           {map[string]string{"test_a.py": "\x00"}, ""},
 		"a binary file":    {map[string]string{"stock.py": mended, "stock.bin": "\x00"}, AgentUntried},
 		"a name":           {map[string]string{"stock.py": mended, "my stock.py": "1"}, AgentUntried},
-		"too many bytes":   {map[string]string{"stock.py": mended, "a.txt": strings.Repeat("\n", 2<<20+1)}, AgentUntried},
-		"too many entries": {folderOf(9000), AgentUntried},
+		"too many bytes":   {map[string]string{"stock.py": strings.Repeat("\n", 2<<20+1)}, AgentUntried},
+		"too many entries": {folderOf(2000), AgentUntried},
 	} {
 		objects, err := swebench.Create(filepath.Join(t.TempDir(), "repository"))
 		if err != nil {
@@ -469,7 +469,8 @@ func TestAgentUntried(t *testing.T) {
 		}
 	}
 	slow, err := untried(Outcome{Reason: Slow, Limit: 60}, nil)
-	im := importer{maker: maker{Options: Options{Timeout: time.Minute}}, state: state{Commits: map[string]Outcome{"a": slow}}}
+	im := importer{maker: maker{Options: Options{Timeout: time.Minute}}, 
+		state: state{Commits: map[string]Outcome{"a": slow}}}
 	if err != nil || slow.Reason != AgentUntried || !im.isDecided(commit{id: "a"}) {
 		t.Errorf("%+v: %v", slow, err)
 	}
@@ -482,7 +483,7 @@ func TestAgentUntried(t *testing.T) {
 func folderOf(n int) map[string]string {
 	files := map[string]string{}
 	for i := range n {
-		files[fmt.Sprintf("%s/%d", strings.Repeat("f", 120), i)] = ""
+		files[fmt.Sprintf("%s/%d", strings.Repeat("f", 250), i)] = ""
 	}
 	return files
 }
@@ -538,7 +539,7 @@ func TestLaterFiles(t *testing.T) {
 	}
 }
 
-// TestWithdrawalMeanwhile: no task comes of a query whose rollout is invalidated while its tests run.
+// TestWithdrawalMeanwhile: no task comes of a query whose rollout is invalidated while tests run.
 func TestWithdrawalMeanwhile(t *testing.T) {
 	u := openUser(t)
 	before := map[string]string{"a.txt": "a"}
