@@ -469,7 +469,7 @@ func TestAgentUntried(t *testing.T) {
 		}
 	}
 	slow, err := untried(Outcome{Reason: Slow, Limit: 60}, nil)
-	im := importer{maker: maker{Options: Options{Timeout: time.Minute}}, 
+	im := importer{maker: maker{Options: Options{Timeout: time.Minute}},
 		state: state{Commits: map[string]Outcome{"a": slow}}}
 	if err != nil || slow.Reason != AgentUntried || !im.isDecided(commit{id: "a"}) {
 		t.Errorf("%+v: %v", slow, err)
