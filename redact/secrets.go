@@ -25,6 +25,15 @@ type Span struct {
 // It takes milliseconds for 160 KiB, or most of a minute where the text is made for that:
 // bound it by the context.
 func Find(ctx context.Context, text string) ([]Span, error) {
+	secrets, err := Secrets(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return Occurrences(ctx, text, secrets)
+}
+
+// Secrets are the secrets of a text, with the rule by which each is one. It takes as long as Find.
+func Secrets(ctx context.Context, text string) (map[string]string, error) {
 	set, err := rules.Default()
 	if err != nil {
 		return nil, err
@@ -40,6 +49,12 @@ func Find(ctx context.Context, text string) ([]Span, error) {
 			}
 		}
 	}
+	return ruleOf, nil
+}
+
+// Occurrences finds every place of secrets in a text, of this text or of others, in order, those
+// that touch each other as one.
+func Occurrences(ctx context.Context, text string, ruleOf map[string]string) ([]Span, error) {
 	var all []Span
 	for secret, rule := range ruleOf {
 		if err := ctx.Err(); err != nil {

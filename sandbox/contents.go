@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"testing/fstest"
 
 	"github.com/rondo-rl/rondo/sandbox/internal/archive"
 )
@@ -58,7 +59,7 @@ func Check(snapshot io.Reader, most int64) error { return archive.Check(snapshot
 // Tree gives the files of a snapshot of Pack with a change of Changes applied over it, in memory;
 // no change is none. Files above a size in bytes are left out, and ErrTooLarge says that those
 // which are not are more than 512 MiB. Hostile archives are refused as Unpack refuses them.
-func Tree(limit int64, snapshot, change Source) (fs.FS, error) {
+func Tree(limit int64, snapshot, change Source) (fstest.MapFS, error) {
 	if change == nil {
 		return archive.Tree(limit, snapshot)
 	}

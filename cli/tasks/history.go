@@ -32,7 +32,8 @@ The tests run as those of "rondo tasks import git", three times with the user's 
 query becomes no task if no test shows the difference, or if the agent's answer passes as well. Why others become no tasks is told at the end, and stands in DIR/.sessions.json for
 each whose files were looked at. What is there is not run again when the command is started again.
 
-Of users who have not agreed nothing is looked at; the task of a query whose rollout is invalidated is removed. Secrets in files and queries are replaced by marks before tests run.`,
+Of users who have not agreed nothing is looked at; the task of a query whose rollout is invalidated is removed. Secrets in files and queries are replaced by marks before tests run.
+A query is looked at again when its user hands in other files. What the files name as dependencies is fetched as "rondo tasks import git" does.`,
 		Example: `  rondo tasks import sessions product ./my-tasks --dir /srv/rondo
   rondo tasks import sessions product ./my-tasks --max 20 --json`,
 		Args: cobra.ExactArgs(2),

@@ -80,6 +80,9 @@ type importer struct {
 	noun  string // of what tasks are made of
 	tasks func(ctx context.Context, c commit, work string) (Outcome, error)
 
+	// objection is why something must be no task by now, "" where it may; nil for none.
+	objection func(ctx context.Context, c commit) (reason string, err error)
+
 	release func() error // lets other imports into the folder
 
 	mu       sync.Mutex
@@ -97,7 +100,7 @@ type state struct {
 	Commits map[string]Outcome `json:"outcomes"`
 }
 
-const stateVersion = 1
+const stateVersion = 2
 
 // Import makes tasks of a repository's commits, from new to old. What an earlier import into the
 // same folder has decided holds. The report is also there beside an error.
@@ -131,10 +134,12 @@ func Import(ctx context.Context, o Options) (Report, error) {
 // newImporter begins an import of what has a name, whose outcomes stand in a file. Close it.
 func newImporter(ctx context.Context, o Options, file, noun string) (*importer, error) {
 	o.Jobs, o.Timeout = max(1, o.Jobs), cmp.Or(o.Timeout, 5*time.Minute)
-	kept, err := filepath.Abs(filepath.Join(o.Dir, modulesFolder))
+	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return nil, err
 	}
+	o.Dir = dir // Git, and the tests, run in other folders
+	kept := filepath.Join(dir, modulesFolder)
 	m := maker{Options: o, modules: &fetcher{dir: kept, most: maxModules, sets: map[string]moduleSet{}},
 		packages: newPackages(kept), node: nodeOf(ctx)}
 	ask := m.hasPytest(ctx)
@@ -143,11 +148,28 @@ func newImporter(ctx context.Context, o Options, file, noun string) (*importer, 
 	if im.release, err = im.alone(); err != nil {
 		return nil, err
 	}
-	if im.state, err = readState(im.stateFile()); err != nil {
+	if im.state, err = readState(im.stateFile()); err == nil {
+		err = im.sweep()
+	}
+	if err != nil {
 		im.close()
 		return nil, err
 	}
 	return im, nil
+}
+
+// making begins the names of folders in which something becomes a task.
+const making = ".making-"
+
+// sweep removes what an import that was killed was making.
+func (im *importer) sweep() error {
+	entries, err := os.ReadDir(im.Dir)
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), making) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(im.Dir, entry.Name())))
+		}
+	}
+	return err
 }
 
 func (im *importer) close() {
@@ -319,9 +341,10 @@ func (im *importer) ofTask(c commit) (task string) {
 // that took too long may be a task, and so may one whose modules, or Go, this machine did not have.
 func (im *importer) isDecided(c commit) bool {
 	outcome, there := im.state.Commits[c.id]
-	switch outcome.Reason {
-	case Slow:
+	if outcome.Limit > 0 {
 		return outcome.Limit >= im.Timeout.Seconds()
+	}
+	switch outcome.Reason {
 	case Unfetched, NewerGo, NoNode, SlowPackages, SlowSearch:
 		return false
 	case Duplicate:
@@ -354,7 +377,7 @@ func (im *importer) one(ctx context.Context, c commit) {
 		outcome, err = dropped(Part, im.ofTask(c)), nil
 	case errors.Is(err, fs.ErrNotExist):
 		var work string
-		if work, err = os.MkdirTemp(im.Dir, ".making-"); err == nil {
+		if work, err = os.MkdirTemp(im.Dir, making); err == nil {
 			outcome, err = im.tasks(ctx, c, work)
 			defer os.RemoveAll(work)
 		}
@@ -369,7 +392,15 @@ func (im *importer) note(ctx context.Context, c commit, outcome Outcome, err err
 		return
 	}
 	if twin := im.sameAs(c, outcome.Change); err == nil && outcome.folder != "" && twin != "" {
+		files := outcome.Files
 		outcome = dropped(Duplicate, twin)
+		outcome.Files = files
+	}
+	if err == nil && outcome.folder != "" && im.objection != nil {
+		var reason string
+		if reason, err = im.objection(ctx, c); reason != "" {
+			outcome = dropped(reason)
+		}
 	}
 	if err == nil && outcome.folder != "" {
 		err = os.Rename(outcome.folder, filepath.Join(im.Dir, outcome.Task))

@@ -753,7 +753,7 @@ func TestState(t *testing.T) {
 	second := h.commit("two", map[string]string{"a": "2"})
 	o := Options{Repository: h.dir, Dir: t.TempDir()}
 	file := filepath.Join(o.Dir, StateFile)
-	for _, text := range []string{"", "{", "[]", `{"version": 2, "outcomes": {}}`, `{"version": 1}`} {
+	for _, text := range []string{"", "{", "[]", `{"version": 1, "outcomes": {}}`, `{"version": 2}`} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -761,7 +761,7 @@ func TestState(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	if err := os.WriteFile(file, fmt.Appendf(nil, `{"version": 1, "outcomes": {%q: {"task": "stock-gone"}}}`, first),
+	if err := os.WriteFile(file, fmt.Appendf(nil, `{"version": 2, "outcomes": {%q: {"task": "stock-gone"}}}`, first),
 		0o644); err != nil {
 		t.Fatal(err)
 	}

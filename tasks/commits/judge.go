@@ -70,6 +70,8 @@ type Outcome struct {
 	Limit float64 `json:"limit_s,omitempty"`
 	// Change tells the files of a session, and what became of them, from others.
 	Change string `json:"change,omitempty"`
+	// Files tells the archives of a session from those that its user hands in later.
+	Files string `json:"files,omitempty"`
 	// Masked counts the secrets in these files that the task has marks for.
 	Masked int `json:"masked,omitempty"`
 
@@ -243,8 +245,8 @@ func (im *maker) run(ctx context.Context, c commit, row swebench.Instance, p par
 	if err := observer.Close(); err != nil {
 		return Outcome{}, err
 	}
-	if passes, err := im.agentPasses(ctx, c, row, p, work); err != nil || passes {
-		return dropped(AgentPasses), err
+	if drop, err := im.tryAgent(ctx, c, row, p, work); err != nil || drop.Reason != "" {
+		return drop, err
 	}
 	return im.prove(ctx, row, work)
 }
@@ -476,61 +478,80 @@ func count(runs []grade.Results, name string, status grade.Status) (n int) {
 	return n
 }
 
-// agentPasses reports whether the tests of a row all pass with an agent's
-// answer in place of the fix.
-func (im *maker) agentPasses(ctx context.Context, c commit, row swebench.Instance, p parts, work string) (bool, error) {
+// tryAgent drops a row whose tests all pass with an agent's answer in place of the fix, and one
+// whose answer cannot be tried: it may pass. No reason says that the answer fails.
+func (im *maker) tryAgent(ctx context.Context, c commit, row swebench.Instance, p parts, work string) (Outcome, error) {
 	if c.agent == "" {
-		return false, nil
+		return Outcome{}, nil
 	}
 	answer := commit{id: c.agent, parent: c.parent}
 	changes, err := changesOf(ctx, im.objects, answer)
 	if errors.Is(err, errTooLong) {
-		return false, nil
+		return dropped(AgentUntried, "it changes too many files"), nil
 	}
 	if err != nil {
-		return false, err
+		return Outcome{}, err
 	}
 	var code []string
+	packages := false
 	for _, change := range changes {
-		if !change.binary && plainName.MatchString(change.name) && !p.isTest(change.name) {
-			code = append(code, change.name)
+		switch {
+		case p.isTest(change.name):
+			continue // those of the user stand in its place
+		case change.binary:
+			return dropped(AgentUntried, "it changes a binary file"), nil
+		case change.isOdd():
+			return dropped(AgentUntried, "it changes a link, or a file with an unusual name"), nil
 		}
+		packages = packages || kindOf(change.name) == kindDependencies || slices.Contains(npmFiles, change.name)
+		code = append(code, change.name)
 	}
 	if len(code) == 0 {
-		return false, nil // it has what the tests fail with
+		return Outcome{}, nil // it has what the tests fail with
 	}
 	if row.Patch, err = patchOf(ctx, im.objects, answer, code); errors.Is(err, errTooLong) {
-		return false, nil
+		return dropped(AgentUntried, fmt.Sprintf("it changes more than %d bytes", maxPatch)), nil
 	}
 	if err != nil {
-		return false, err
+		return Outcome{}, err
 	}
 	task, err := im.write(ctx, row, filepath.Join(work, "agent"))
 	if err != nil {
-		_, err = im.ofError(NoTask, err)
-		return false, err
+		return untried(im.ofError(NoTask, err))
 	}
 	task.VerifierTimeout = im.Timeout
 	observer, err := tasks.Observe(ctx, task, im.machine(work))
 	if errors.Is(err, tasks.ErrSolution) {
-		return false, nil
+		return dropped(AgentUntried, err), nil
 	}
 	if err != nil {
-		_, err = im.ofError(NoTask, err)
-		return false, err
+		return untried(im.ofError(NoTask, err))
 	}
 	defer observer.Close()
 	report, _, err := observer.Run(ctx, true)
 	if err != nil {
-		_, err = im.ofError(NoVerdict, err)
-		return false, err
+		return untried(im.ofError(NoVerdict, err))
 	}
 	for _, name := range slices.Concat(row.FailToPass, row.PassToPass) {
-		if report.Results[name] != grade.Passed {
-			return false, nil
+		switch {
+		case report.Results[name] == grade.Passed:
+		case packages:
+			return dropped(AgentUntried, "it changes what packages it needs, and does not pass here"), nil
+		default:
+			return Outcome{}, nil
 		}
 	}
-	return true, nil
+	return dropped(AgentPasses), nil
+}
+
+// untried is what becomes of a row whose agent's answer has no verdict.
+func untried(why Outcome, err error) (Outcome, error) {
+	if err != nil {
+		return Outcome{}, err
+	}
+	one := dropped(AgentUntried, why.Reason, ": ", why.Detail)
+	one.Limit = why.Limit
+	return one, nil
 }
 
 // isTest reports whether a file is one of the tests, by its path.

@@ -51,14 +51,16 @@ func splitScripts(changes []change) (p parts, reason string) {
 			reason = ""
 		}
 		p.code = append(p.code, c.name)
-		p.dependencies = p.dependencies ||
-			slices.Contains([]string{"package.json", "package-lock.json", "npm-shrinkwrap.json"}, c.name)
+		p.dependencies = p.dependencies || slices.Contains(npmFiles, c.name)
 	}
 	if len(p.runnable) == 0 {
 		return p, NoTests
 	}
 	return p, reason
 }
+
+// npmFiles say what packages a repository needs of npm.
+var npmFiles = []string{"package.json", "package-lock.json", "npm-shrinkwrap.json"}
 
 // manifest is what is read of a package.json.
 type manifest struct {

@@ -31,10 +31,12 @@ const (
 	LostFiles       = "its files are not in the store"
 	UnreadableFiles = "its files cannot be unpacked"
 	SlowSearch      = "its files cannot be searched for secrets in time"
+	OddNames        = "names of files or links that no task can have"
 	SecretName      = "the name of a file holds a secret"
 	NoChange        = "the user's final files are those that it began with"
 	NoCorrection    = "the user changed nothing of what the agent left"
 	Duplicate       = "the same change as another task"
+	AgentUntried    = "the agent's answer cannot be tried"
 	AgentPasses     = "no test tells the user's final files from the agent's"
 )
 
@@ -47,7 +49,7 @@ const maxQueries = 100_000
 // session is a user's query with what the agent and the user made of the files that it began with.
 type session struct {
 	query     string
-	asked     uint64 // the sequence of the query
+	wish      string // the instruction, of a user who has agreed
 	consent   bool
 	withdrawn bool
 	began     storage.Ref
@@ -80,21 +82,33 @@ func (s *session) refusal() string {
 	return ""
 }
 
-// sessionReader folds a run into its queries.
+// files tells the files that an outcome is of from those that came later.
+func (s *session) files() string {
+	left := storage.Ref{}
+	if s.judged.left != nil {
+		left = *s.judged.left
+	}
+	return storage.Digest([]byte(s.final.SHA256 + " " + left.SHA256))
+}
+
+// sessionReader folds a run, or its archive, into its queries in their order.
 type sessionReader struct {
+	log      eventlog.Reader
+	run      string
+	next     uint64 // sequence to read
 	snapshot func(query events.QuerySubmitted) storage.Ref
 	list     []*session
 	queries  map[string]*session
 	answers  map[string]*answer
 }
 
-// sessionsOf reads the queries of a run, or of its archive, in their order.
-func sessionsOf(ctx context.Context, log eventlog.Reader, run string) ([]*session, error) {
+// sessionsOf reads the queries that there are.
+func sessionsOf(ctx context.Context, log eventlog.Reader, run string) (*sessionReader, error) {
 	cfg, err := log.RecordedConfig(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	r := sessionReader{queries: map[string]*session{}, answers: map[string]*answer{}}
+	r := &sessionReader{log: log, run: run, next: 1, queries: map[string]*session{}, answers: map[string]*answer{}}
 	r.snapshot = func(query events.QuerySubmitted) storage.Ref {
 		task, err := cfg.Task(query.Task)
 		if err != nil {
@@ -102,15 +116,21 @@ func sessionsOf(ctx context.Context, log eventlog.Reader, run string) ([]*sessio
 		}
 		return query.TaskSpec(task.Name, task).Snapshot
 	}
-	for e, err := range log.All(ctx, run, 1) {
+	return r, r.catchUp(ctx)
+}
+
+// catchUp reads what has come.
+func (r *sessionReader) catchUp(ctx context.Context) error {
+	for e, err := range r.log.All(ctx, r.run, r.next) {
 		if err == nil {
 			err = r.take(e)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("run %s: %s: %w", run, e.ID, err)
+			return fmt.Errorf("run %s: %s: %w", r.run, e.ID, err)
 		}
+		r.next = e.Seq + 1
 	}
-	return r.list, nil
+	return nil
 }
 
 func (r *sessionReader) take(e events.Event) error {
@@ -157,7 +177,10 @@ func (r *sessionReader) ask(e events.Event) error {
 	if len(r.list) == maxQueries {
 		return fmt.Errorf("more than %d queries", maxQueries)
 	}
-	s := &session{query: e.Entity, asked: e.Seq, consent: query.Consent, began: r.snapshot(query)}
+	s := &session{query: e.Entity, consent: query.Consent, began: r.snapshot(query)}
+	if s.consent {
+		s.wish = query.Instruction
+	}
 	r.list = append(r.list, s)
 	r.queries[e.Entity] = s
 	return nil
@@ -179,32 +202,31 @@ func (a *answer) finish(e events.Event) error {
 // sessionImporter makes tasks of the queries of a run.
 type sessionImporter struct {
 	*importer
-	log      eventlog.Reader
-	run      string
-	sessions map[string]*session
+	read     *sessionReader
+	sessions map[string]session // as they were when the import began
 }
 
 // ImportSessions makes tasks of a run's queries whose users changed what the agent left, from
 // new to old: the query is the instruction, the files that it began with are the repository,
 // and the tests are those of the user's final files. A task whose user no longer agrees is
-// removed. Otherwise what an earlier import into the same folder has decided holds. The report
-// is also there beside an error.
+// removed, and one whose user has handed in other files is made anew. Otherwise what an earlier
+// import into the same folder has decided holds. The report is also there beside an error.
 func ImportSessions(ctx context.Context, o Options, log eventlog.Reader, run string) (Report, error) {
 	begin := time.Now()
-	found, err := sessionsOf(ctx, log, run)
-	if err != nil {
-		return Report{}, err
-	}
 	im, err := newImporter(ctx, o, SessionsFile, "query")
 	if err != nil {
 		return Report{}, err
 	}
 	defer im.close()
-	r := &sessionImporter{im, log, run, map[string]*session{}}
-	im.set, im.name, im.tasks = "sessions", nameOf(run), r.judgeSession
+	read, err := sessionsOf(ctx, log, run) // behind the lock: no import that knows less goes on
+	if err != nil {
+		return Report{}, err
+	}
+	r := &sessionImporter{im, read, map[string]session{}}
+	im.set, im.name, im.tasks, im.objection = "sessions", nameOf(run), r.judgeSession, r.withdrawn
 	var list []commit
 	refused := map[string]int{}
-	for _, s := range slices.Backward(found) {
+	for _, s := range slices.Backward(read.list) {
 		c := commit{id: run + "/" + s.query, task: sessionTask(run, s.query)}
 		if reason := s.refusal(); reason != "" {
 			refused[reason]++
@@ -213,8 +235,11 @@ func ImportSessions(ctx context.Context, o Options, log eventlog.Reader, run str
 			}
 			continue
 		}
+		if err := r.reopen(c, s); err != nil {
+			return Report{}, err
+		}
 		list = append(list, c)
-		r.sessions[c.id] = s
+		r.sessions[c.id] = *s
 	}
 	err = im.all(ctx, list)
 	report := im.report(list)
@@ -244,28 +269,47 @@ func (r *sessionImporter) refuse(c commit, s *session, reason string) error {
 	if s.consent && !s.withdrawn {
 		return nil
 	}
+	return r.forget(c)
+}
+
+// reopen forgets what became of other files than those that a query has now.
+func (r *sessionImporter) reopen(c commit, s *session) error {
+	if r.state.Commits[c.id].Files == s.files() {
+		return nil
+	}
+	return r.forget(c)
+}
+
+func (r *sessionImporter) forget(c commit) error {
 	delete(r.state.Commits, c.id)
 	return os.RemoveAll(filepath.Join(r.Dir, c.task))
+}
+
+// withdrawn reports whether a rollout of a query was invalidated while its tests ran.
+func (r *sessionImporter) withdrawn(ctx context.Context, c commit) (reason string, err error) {
+	query := r.sessions[c.id].query
+	if err := r.read.catchUp(ctx); err != nil || !r.read.queries[query].withdrawn {
+		return "", err
+	}
+	return Withdrawal, nil
 }
 
 // judgeSession makes a query a task, in a folder below work, or says why it is none.
 func (r *sessionImporter) judgeSession(ctx context.Context, c commit, work string) (Outcome, error) {
 	s := r.sessions[c.id]
-	asked, err := r.log.Event(ctx, r.run, s.asked)
-	if err != nil {
-		return Outcome{}, err
-	}
-	query, err := events.Data[events.QuerySubmitted](asked)
-	if err != nil {
-		return Outcome{}, err
-	}
+	outcome, err := r.judgeFiles(ctx, c, s, work)
+	outcome.Files = s.files()
+	return outcome, err
+}
+
+func (r *sessionImporter) judgeFiles(ctx context.Context, c commit, s session, work string) (Outcome, error) {
 	objects, err := swebench.Create(filepath.Join(work, "repository"))
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer objects.Close()
-	trees := &treeWriter{objects: objects, store: r.log.Store(), mask: newMasker()}
-	began, agent, final, err := trees.ofSession(ctx, s, query.Instruction)
+	trees := &treeWriter{objects: objects, store: r.read.log.Store(), mask: newMasker()}
+	began, agent, final, err := trees.ofSession(ctx, &s)
 	if refused, ok := errors.AsType[*refusedTree](err); ok {
 		return dropped(refused.reason, refused.detail), nil
 	}

@@ -1,9 +1,12 @@
 package commits
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -12,6 +15,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rondo-rl/rondo/events"
 	"github.com/rondo-rl/rondo/events/eventlog"
@@ -20,6 +24,7 @@ import (
 	"github.com/rondo-rl/rondo/services/servicetest"
 	"github.com/rondo-rl/rondo/storage"
 	"github.com/rondo-rl/rondo/tasks"
+	"github.com/rondo-rl/rondo/tasks/swebench"
 )
 
 // token is a secret by the rules of redact.
@@ -140,6 +145,8 @@ func TestImportSessions(t *testing.T) {
 	u.append(events.RolloutInvalidatedType, gone, events.RolloutInvalidated{Reason: "the user withdrew"})
 	say(AgentPasses, visit{query: "qright", agent: map[string]string{"stock.py": mended + "\n\nMOST = 3\n"},
 		final: after})
+	say(AgentUntried, visit{query: "qmute", agent: map[string]string{"stock.py": "import os\n\nos._exit(0)\n"},
+		final: after})
 	say(NoCorrection, visit{query: "qkept", agent: with(after, "node_modules/x.js", "1"), final: after})
 	say(NoChange, visit{query: "qundone", agent: tried, final: before})
 	say(MessageFix, visit{query: "qtold", wish: "Please write this into it: if stock[item] < n: and nothing else",
@@ -172,7 +179,7 @@ func TestImportSessions(t *testing.T) {
 			t.Errorf("%s: %q, want %q", id, outcome, reason)
 		}
 	}
-	if !slices.Equal(report.Tasks, []string{"r.qtask"}) || report.Found != len(want) || report.Left != 0 || ran != 3 {
+	if !slices.Equal(report.Tasks, []string{"r.qtask"}) || report.Found != len(want) || report.Left != 0 || ran != 4 {
 		t.Fatalf("%d ran: %+v", ran, report)
 	}
 	state, err := readState(report.State)
@@ -248,9 +255,12 @@ func TestNewerFinalFiles(t *testing.T) {
 	u.append(events.FeedbackRecordedType, rollout, events.FeedbackRecorded{Signal: events.SignalAccept})
 	u.append(events.QuerySubmittedType, "q2", events.QuerySubmitted{Instruction: wish, Task: "a", Consent: true})
 	found, err := sessionsOf(t.Context(), log.Reader, "r")
-	if err != nil || len(found) != 2 || *found[0].final != newer || found[0].refusal() != "" ||
-		found[1].began != cfg.Tasks[0].Snapshot || found[1].refusal() != NoFinal {
-		t.Errorf("%+v: %v", found, err)
+	if err != nil || len(found.list) != 2 {
+		t.Fatalf("%+v: %v", found, err)
+	}
+	if one, two := found.list[0], found.list[1]; *one.final != newer || one.refusal() != "" ||
+		two.began != cfg.Tasks[0].Snapshot || two.refusal() != NoFinal {
+		t.Errorf("%+v, %+v", one, two)
 	}
 }
 
@@ -271,6 +281,9 @@ func TestSessionTaskNames(t *testing.T) {
 // TestSlowSearch: files that cannot be searched in time drop the query, and an interrupt does not.
 func TestSlowSearch(t *testing.T) {
 	m := newMasker()
+	if err := m.search(t.Context(), "token = "+token); err != nil {
+		t.Fatal(err)
+	}
 	if data, err := m.mask(t.Context(), []byte("token = "+token)); err != nil ||
 		string(data) != "token = [redacted: github-pat]" || m.left >= maxSearch {
 		t.Errorf("%q, %v left: %v", data, m.left, err)
@@ -288,3 +301,274 @@ func TestSlowSearch(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// importing are the options of an import whose queries are decided without a sandbox, and the
+// outcomes that it tells of.
+func importing(t *testing.T, dir string) (o Options, got map[string]Outcome) {
+	t.Helper()
+	got = map[string]Outcome{}
+	o = Options{Dir: dir, Jobs: 1, Timeout: time.Minute}
+	o.Progress = func(id string, outcome Outcome, _ bool, err error) {
+		if err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		got[id] = outcome
+	}
+	return o, got
+}
+
+// openUser makes a run of users.
+func openUser(t *testing.T) *user {
+	t.Helper()
+	log := natstest.Log(t)
+	servicetest.OpenRun(t, log, "r", servicetest.Config("a"))
+	return &user{t: t, log: log}
+}
+
+// TestRelativeFolder: Git, which runs in another folder, finds a folder of tasks that is named from
+// this one.
+func TestRelativeFolder(t *testing.T) {
+	u := openUser(t)
+	before := map[string]string{"a.txt": "a"}
+	u.visit(visit{query: "q1", wish: "Do it.", began: before, agent: map[string]string{"a.txt": "b"}, final: before})
+	t.Chdir(t.TempDir())
+	o, got := importing(t, filepath.Join(".", "my-tasks"))
+	report, err := ImportSessions(t.Context(), o, u.log.Reader, "r")
+	if err != nil || got["r/q1"].Reason != NoChange || report.Dropped[NoChange] != 1 {
+		t.Errorf("%+v, %+v: %v", got, report, err)
+	}
+}
+
+// archiveOf is a packed tree of whatever somebody has put into it.
+func archiveOf(t *testing.T, entries ...tar.Header) []byte {
+	t.Helper()
+	var packed bytes.Buffer
+	out := tar.NewWriter(&packed)
+	for _, e := range entries {
+		if err := out.WriteHeader(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return packed.Bytes()
+}
+
+// TestOddNames: names of files that no machine need have drop the query, and are told to nobody.
+// Those of folders that are left out do not count.
+func TestOddNames(t *testing.T) {
+	u := openUser(t)
+	want := map[string]string{}
+	for i, name := range []string{"a\xff", "\xff/a", strings.Repeat("n", 256),
+		strings.Repeat(strings.Repeat("d", 200)+"/", 11) + "a", "node_modules/\xff", ""} {
+		e := tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Format: tar.FormatPAX}
+		if name == "" {
+			e.Name, e.Typeflag, e.Linkname = "link", tar.TypeSymlink, strings.Repeat("x/", 2048)
+		}
+		if !utf8.ValidString(e.Name) {
+			e.Format = tar.FormatGNU
+		}
+		id := fmt.Sprint("q", i)
+		want["r/"+id] = OddNames
+		if strings.HasPrefix(name, "node_modules") {
+			want["r/"+id] = NoChange
+		}
+		final := servicetest.Blob(t, u.log.Store(), archiveOf(t, e))
+		u.visit(visit{query: id, wish: "Do it.", agent: map[string]string{"a": "1"}, broken: &final})
+	}
+	o, got := importing(t, t.TempDir())
+	if _, err := ImportSessions(t.Context(), o, u.log.Reader, "r"); err != nil {
+		t.Error(err)
+	}
+	for id, reason := range want {
+		if got[id].Reason != reason || strings.ContainsAny(got[id].Detail, "\xff?") {
+			t.Errorf("%s: %+v, want %s", id, got[id], reason)
+		}
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	w := &treeWriter{store: u.log.Store(), mask: newMasker()}
+	ref := u.pack(map[string]string{"a": "1"})
+	if _, err := w.unpacked(stopped, &ref, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("an interrupt: %v", err)
+	}
+}
+
+// TestSecretsOfOtherFiles: what a text shows to be a secret is masked in all three trees and in the
+// query, also where nothing shows it, and no name of a file holds it.
+func TestSecretsOfOtherFiles(t *testing.T) {
+	const bare = "kT9vXz2LqW8mRb4NcY7sHd1PfJ6gEu3A"
+	shown := "api_" + "secret = \"" + bare + "\"\n"
+	log := natstest.Log(t)
+	u := &user{t: t, log: log}
+	commits := func(query string, began, agent, final map[string]string) (*swebench.Objects, [3]string, error) {
+		objects, err := swebench.Create(filepath.Join(t.TempDir(), "repository"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, last := u.pack(agent), u.pack(final)
+		w := &treeWriter{objects: objects, store: log.Store(), mask: newMasker()}
+		s := &session{wish: query, began: u.pack(began), final: &last, judged: &answer{left: &left}}
+		a, b, c, err := w.ofSession(t.Context(), s)
+		return objects, [3]string{a.id, b.id, c.id}, err
+	}
+	objects, ids, err := commits("Use "+bare+".", map[string]string{"a.txt": "see " + bare},
+		map[string]string{"a.txt": "try " + bare}, map[string]string{"a.txt": "say " + bare, "b.cfg": shown})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		var text []byte
+		err := objects.Git(t.Context(), nil, func(out io.Reader) (err error) {
+			text, err = readAll(out, maxPatch)
+			return err
+		}, "show", "--root", "--format=%B", id)
+		if err != nil || strings.Contains(string(text), bare) || !strings.Contains(string(text), "[redacted: ") {
+			t.Errorf("%v: %s", err, text)
+		}
+	}
+	_, _, err = commits("Do it.", map[string]string{bare: ""}, nil, map[string]string{"b.cfg": shown})
+	if refused, ok := errors.AsType[*refusedTree](err); !ok || refused.reason != SecretName {
+		t.Errorf("the name of a file: %v", err)
+	}
+}
+
+// TestAgentUntried: an answer that cannot be tried is not one that fails, and one without a change
+// of code is.
+func TestAgentUntried(t *testing.T) {
+	u := openUser(t)
+	before := map[string]string{"stock.py": began}
+	for name, c := range map[string]struct {
+		agent  map[string]string
+		reason string
+	}{
+		"nothing":          {nil, ""},
+		"a test":           {map[string]string{"test_a.py": "\x00"}, ""},
+		"a binary file":    {map[string]string{"stock.py": mended, "stock.bin": "\x00"}, AgentUntried},
+		"a name":           {map[string]string{"stock.py": mended, "my stock.py": "1"}, AgentUntried},
+		"too many bytes":   {map[string]string{"stock.py": strings.Repeat("\n", 2<<20+1)}, AgentUntried},
+		"too many entries": {folderOf(2000), AgentUntried},
+	} {
+		objects, err := swebench.Create(filepath.Join(t.TempDir(), "repository"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, last := u.pack(c.agent), u.pack(map[string]string{"stock.py": mended})
+		w := &treeWriter{objects: objects, store: u.log.Store(), mask: newMasker()}
+		s := &session{wish: "Do it.", began: u.pack(before), final: &last, judged: &answer{left: &left}}
+		first, agent, final, err := w.ofSession(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &maker{objects: objects}
+		outcome, err := m.tryAgent(t.Context(), commit{id: final.id, parent: first.id, agent: agent.id},
+			swebench.Instance{}, parts{parser: "pytest"}, t.TempDir())
+		if err != nil || outcome.Reason != c.reason {
+			t.Errorf("%s: %+v: %v, want %q", name, outcome, err, c.reason)
+		}
+	}
+	slow, err := untried(Outcome{Reason: Slow, Limit: 60}, nil)
+	im := importer{maker: maker{Options: Options{Timeout: time.Minute}},
+		state: state{Commits: map[string]Outcome{"a": slow}}}
+	if err != nil || slow.Reason != AgentUntried || !im.isDecided(commit{id: "a"}) {
+		t.Errorf("%+v: %v", slow, err)
+	}
+	if im.Timeout++; im.isDecided(commit{id: "a"}) {
+		t.Error("an answer that took too long is not tried again with more time")
+	}
+}
+
+// folderOf is a folder with so many files.
+func folderOf(n int) map[string]string {
+	files := map[string]string{}
+	for i := range n {
+		files[fmt.Sprintf("%s/%d", strings.Repeat("f", 250), i)] = ""
+	}
+	return files
+}
+
+// TestArchivedSessions: the queries of a run whose stream is gone are read from its archive.
+func TestArchivedSessions(t *testing.T) {
+	u := openUser(t)
+	before := map[string]string{"a.txt": "a"}
+	u.visit(visit{query: "q1", wish: "Do it.", began: before, agent: map[string]string{"a.txt": "b"}, final: before})
+	if _, err := u.log.Appender.Seal(t.Context(), "r", true); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.log.Streams.DeleteRun(t.Context(), "r"); err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := eventlog.New(u.log.JetStream().Conn(), u.log.Store()) // remembers no event
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, got := importing(t, t.TempDir())
+	if _, err := ImportSessions(t.Context(), o, fresh.Reader, "r"); err != nil || got["r/q1"].Reason != NoChange {
+		t.Errorf("%+v: %v", got, err)
+	}
+}
+
+// TestLaterFiles: a query whose user hands in other files is looked at again, and its task goes;
+// the same files stay decided. What a killed import was making goes, too.
+func TestLaterFiles(t *testing.T) {
+	u := openUser(t)
+	before, after := map[string]string{"a.txt": "a"}, map[string]string{"a.txt": "c"}
+	rollout := u.visit(visit{query: "q1", wish: "Do it.", began: before, agent: map[string]string{"a.txt": "b"},
+		final: before})
+	o, got := importing(t, t.TempDir())
+	task, half := filepath.Join(o.Dir, "r.q1"), filepath.Join(o.Dir, making+"1/repository")
+	for _, want := range []string{NoChange, "", Prose} {
+		if err := errors.Join(os.MkdirAll(task, 0o755), os.MkdirAll(half, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		if want == Prose {
+			u.append(events.FeedbackRecordedType, rollout, events.FeedbackRecorded{Signal: events.SignalFollow,
+				Repository: &events.UserRepository{Archive: u.pack(after)}})
+		}
+		clear(got)
+		if _, err := ImportSessions(t.Context(), o, u.log.Reader, "r"); err != nil || got["r/q1"].Reason != want {
+			t.Errorf("%+v: %v, want %q", got, err, want)
+		}
+		if _, err := os.Lstat(task); (err == nil) != (want == "") {
+			t.Errorf("%q: its task: %v", want, err)
+		}
+		if _, err := os.Lstat(filepath.Dir(half)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("what was half made: %v", err)
+		}
+	}
+}
+
+// TestWithdrawalMeanwhile: no task comes of a query whose rollout is invalidated while tests run.
+func TestWithdrawalMeanwhile(t *testing.T) {
+	u := openUser(t)
+	before := map[string]string{"a.txt": "a"}
+	rollout := u.visit(visit{query: "q1", wish: "Do it.", began: before, agent: before, final: before})
+	read, err := sessionsOf(t.Context(), u.log.Reader, "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _ := importing(t, t.TempDir())
+	im := &importer{maker: maker{Options: o}, file: SessionsFile, state: state{Commits: map[string]Outcome{}}}
+	c := commit{id: "r/q1", task: "r.q1"}
+	r := &sessionImporter{im, read, map[string]session{c.id: *read.list[0]}}
+	im.objection = r.withdrawn
+	done := func() Outcome {
+		folder := filepath.Join(t.TempDir(), "last")
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		im.note(t.Context(), c, Outcome{Task: c.task, folder: folder}, nil)
+		return im.state.Commits[c.id]
+	}
+	if outcome := done(); outcome.Task != c.task || !im.there(c.task) {
+		t.Fatalf("%+v", outcome)
+	}
+	if err := os.RemoveAll(filepath.Join(o.Dir, c.task)); err != nil {
+		t.Fatal(err)
+	}
+	u.append(events.RolloutInvalidatedType, rollout, events.RolloutInvalidated{Reason: "the user withdrew"})
+	if outcome := done(); outcome.Reason != Withdrawal || im.there(c.task) {
+		t.Errorf("%+v", outcome)
+	}
+}

@@ -46,6 +46,12 @@ type change struct {
 
 func (c change) isDeletion() bool { return c.after == "000000" }
 
+// isOdd reports whether a file is a link or a submodule, or has a name that is no plain one.
+func (c change) isOdd() bool {
+	return !plainName.MatchString(c.name) || len(c.name) > 300 || strings.HasPrefix(c.before, "12") ||
+		strings.HasPrefix(c.after, "12") || c.before == "160000" || c.after == "160000"
+}
+
 // parts are a commit's files, and in which language its tests are.
 type parts struct {
 	tests, code  []string
@@ -111,8 +117,7 @@ func split(changes []change) (p parts, reason string) {
 		switch {
 		case c.binary:
 			return p, Binary
-		case !plainName.MatchString(c.name) || len(c.name) > 300 || strings.HasPrefix(c.before, "12") ||
-			strings.HasPrefix(c.after, "12") || c.before == "160000" || c.after == "160000":
+		case c.isOdd():
 			return p, Odd
 		}
 		lines += c.added + c.deleted

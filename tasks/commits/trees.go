@@ -8,9 +8,11 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rondo-rl/rondo/redact"
 	"github.com/rondo-rl/rondo/sandbox"
@@ -23,6 +25,9 @@ import (
 const (
 	maxSessionTree = 512 << 20 // bytes of an archive when it is unpacked, as of sandbox.Tree
 	maxSearch      = 3 * time.Minute
+	maxPath        = 2048 // bytes: the folder of a task stands before it
+	maxBase        = 255  // bytes of a file's or a folder's own name
+	maxTarget      = 4095 // bytes of a link
 )
 
 // leftovers are folders that programs make and no repository has: they would
@@ -48,10 +53,19 @@ type treeWriter struct {
 }
 
 // ofSession makes the commits of what a session began with, of what the agent left and of the
-// user's final files, which has the instruction as its message.
-func (w *treeWriter) ofSession(ctx context.Context, s *session,
-	instruction string) (began, agent, final writtenTree, err error) {
-	message, err := w.mask.mask(ctx, []byte(instruction))
+// user's final files, which has the instruction as its message. All are searched before the first
+// is written: what is known as a secret in one of them is masked in each.
+func (w *treeWriter) ofSession(ctx context.Context, s *session) (began, agent, final writtenTree, err error) {
+	err = w.mask.search(ctx, s.wish)
+	for _, side := range [][2]*storage.Ref{{&s.began, nil}, {&s.began, s.judged.left}, {s.final, nil}} {
+		if err == nil {
+			err = w.search(ctx, side[0], side[1])
+		}
+	}
+	if err != nil {
+		return began, agent, final, err
+	}
+	message, err := w.mask.mask(ctx, []byte(s.wish))
 	if err != nil {
 		return began, agent, final, err
 	}
@@ -126,8 +140,49 @@ type treeFile struct {
 	data []byte
 }
 
-// files are those of a tree by their paths, without secrets and leftovers.
+// search notes the secrets of a snapshot with a change applied over it.
+func (w *treeWriter) search(ctx context.Context, snapshot, change *storage.Ref) error {
+	files, err := w.unpacked(ctx, snapshot, change)
+	if err != nil {
+		return err
+	}
+	err = w.mask.search(ctx, joined(files))
+	for _, f := range files {
+		if err == nil {
+			err = w.mask.search(ctx, string(f.data))
+		}
+	}
+	return err
+}
+
+func joined(files map[string]treeFile) string {
+	return strings.Join(slices.Sorted(maps.Keys(files)), "\n")
+}
+
+// files are those of a tree by their paths, with marks in the place of all secrets that are known.
 func (w *treeWriter) files(ctx context.Context, snapshot, change *storage.Ref) (map[string]treeFile, error) {
+	files, err := w.unpacked(ctx, snapshot, change)
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := w.mask.find(ctx, joined(files))
+	if err == nil && len(secrets) > 0 {
+		err = &refusedTree{SecretName, secrets[0].Rule}
+	}
+	for name, f := range files {
+		if err != nil {
+			break
+		}
+		if f.data, err = w.mask.mask(ctx, f.data); err == nil && f.mode == linkMode && len(f.data) > maxTarget {
+			err = &refusedTree{OddNames, "a link is too long with its marks"}
+		}
+		files[name] = f
+	}
+	return files, err
+}
+
+// unpacked are the files of a tree by their paths, without leftovers.
+func (w *treeWriter) unpacked(ctx context.Context, snapshot, change *storage.Ref) (map[string]treeFile, error) {
 	var failed error
 	source := func(ref *storage.Ref) sandbox.Source {
 		if ref == nil {
@@ -149,84 +204,129 @@ func (w *treeWriter) files(ctx context.Context, snapshot, change *storage.Ref) (
 	case failed != nil:
 		return nil, failed
 	case err != nil:
-		detail, err := w.mask.mask(ctx, []byte(err.Error())) // it can have names of files
+		said := strings.ToValidUTF8(err.Error(), "?") // it can have names of files
+		if err := w.mask.search(ctx, said); err != nil {
+			return nil, err
+		}
+		detail, err := w.mask.mask(ctx, []byte(said))
 		return nil, cmp.Or(err, error(&refusedTree{UnreadableFiles, string(detail)}))
 	}
 	files := map[string]treeFile{}
-	err = fs.WalkDir(tree, ".", func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case slices.Contains(leftovers, strings.ToLower(entry.Name())) && entry.IsDir():
-			return fs.SkipDir
-		case entry.IsDir(), strings.EqualFold(entry.Name(), ".git"), entry.Type()&fs.ModeSymlink != 0 &&
-			strings.EqualFold(entry.Name(), ".gitmodules"):
-			return nil // or Git would take no such tree
+	for name, file := range tree {
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		f, err := w.file(ctx, tree, path, entry)
-		files[path] = f
-		return err
-	})
-	if err != nil {
-		return nil, err
+		f := treeFile{"100644", file.Data}
+		switch {
+		case file.Mode.IsDir() || isLeftover(name):
+			continue
+		case file.Mode&fs.ModeSymlink != 0:
+			f.mode = linkMode
+		case file.Mode&0o111 != 0:
+			f.mode = "100755"
+		}
+		base := path.Base(name)
+		if strings.EqualFold(base, ".git") || f.mode == linkMode && strings.EqualFold(base, ".gitmodules") {
+			continue // or Git would take no such tree
+		}
+		if odd := oddName(name); odd != "" {
+			return nil, &refusedTree{OddNames, odd}
+		}
+		if f.mode == linkMode && len(f.data) > maxTarget {
+			return nil, &refusedTree{OddNames, fmt.Sprintf("a link of more than %d bytes", maxTarget)}
+		}
+		files[name] = f
 	}
-	names := strings.Join(slices.Sorted(maps.Keys(files)), "\n")
-	secrets, err := w.mask.find(ctx, names)
-	if err == nil && len(secrets) > 0 {
-		err = &refusedTree{SecretName, secrets[0].Rule}
-	}
-	return files, err
+	return files, nil
 }
 
-func (w *treeWriter) file(ctx context.Context, tree fs.FS, path string, entry fs.DirEntry) (f treeFile, err error) {
-	info, err := entry.Info()
-	if err != nil {
-		return f, err
-	}
-	f.mode = "100644"
-	switch mode := info.Mode(); {
-	case mode&fs.ModeSymlink != 0:
-		f.mode = "120000"
-		target, err := fs.ReadLink(tree, path)
-		if err != nil {
-			return f, err
+// linkMode is Git's of a symbolic link.
+const linkMode = "120000"
+
+// isLeftover reports whether a file is below a folder of leftovers.
+func isLeftover(name string) bool {
+	for folder, rest, below := strings.Cut(name, "/"); below; folder, rest, below = strings.Cut(rest, "/") {
+		if slices.Contains(leftovers, strings.ToLower(folder)) {
+			return true
 		}
-		f.data, err = w.mask.mask(ctx, []byte(target))
-		return f, err
-	case mode&0o111 != 0:
-		f.mode = "100755"
 	}
-	if f.data, err = fs.ReadFile(tree, path); err != nil {
-		return f, err
+	return false
+}
+
+// oddName is why a machine may have no file of a name, "" where each has. It tells nothing of the
+// name, which may be a secret.
+func oddName(name string) string {
+	switch {
+	case !utf8.ValidString(name):
+		return "a name that is not UTF-8"
+	case len(name) > maxPath:
+		return fmt.Sprintf("a path of more than %d bytes", maxPath)
 	}
-	f.data, err = w.mask.mask(ctx, f.data)
-	return f, err
+	for part := range strings.SplitSeq(name, "/") {
+		if len(part) > maxBase {
+			return fmt.Sprintf("a name of more than %d bytes", maxBase)
+		}
+	}
+	return ""
 }
 
 // masker puts marks in the place of secrets. The trees of a session have most files in
-// common: each is searched once.
+// common: each is searched once, and masked once.
 type masker struct {
-	clean  map[[sha256.Size]byte]bool
-	masked map[[sha256.Size]byte][]byte
-	found  int
-	left   time.Duration // for the search
+	secrets  map[string]string // with the rule of each
+	searched map[[sha256.Size]byte]bool
+	clean    map[[sha256.Size]byte]bool
+	masked   map[[sha256.Size]byte][]byte
+	found    int
+	left     time.Duration // for the search
 }
 
 func newMasker() *masker {
-	return &masker{map[[sha256.Size]byte]bool{}, map[[sha256.Size]byte][]byte{}, 0, maxSearch}
+	return &masker{map[string]string{}, map[[sha256.Size]byte]bool{}, map[[sha256.Size]byte]bool{},
+		map[[sha256.Size]byte][]byte{}, 0, maxSearch}
 }
 
-func (m *masker) find(ctx context.Context, text string) ([]redact.Span, error) {
+// inTime does a part of the search.
+func (m *masker) inTime(ctx context.Context, part func(context.Context) error) error {
 	inTime, cancel := context.WithTimeout(ctx, m.left)
 	defer cancel()
 	begin := time.Now()
-	found, err := redact.Find(inTime, text)
+	err := part(inTime)
 	if m.left -= time.Since(begin); err != nil && ctx.Err() == nil && inTime.Err() != nil {
-		err = &refusedTree{SlowSearch, fmt.Sprint("more than ", maxSearch)}
+		return &refusedTree{SlowSearch, fmt.Sprint("more than ", maxSearch)}
 	}
+	return err
+}
+
+// search notes the secrets of a text.
+func (m *masker) search(ctx context.Context, text string) error {
+	sum := sha256.Sum256([]byte(text))
+	if m.searched[sum] {
+		return nil
+	}
+	err := m.inTime(ctx, func(ctx context.Context) error {
+		secrets, err := redact.Secrets(ctx, text)
+		for secret, rule := range secrets {
+			if known, there := m.secrets[secret]; !there || rule < known {
+				m.secrets[secret] = rule
+			}
+		}
+		return err
+	})
+	m.searched[sum] = err == nil
+	return err
+}
+
+// find finds the secrets that are known in a text.
+func (m *masker) find(ctx context.Context, text string) (found []redact.Span, err error) {
+	err = m.inTime(ctx, func(ctx context.Context) (err error) {
+		found, err = redact.Occurrences(ctx, text, m.secrets)
+		return cmp.Or(err, ctx.Err())
+	})
 	return found, err
 }
 
+// mask is a text with marks in the place of the secrets that are known: search all first.
 func (m *masker) mask(ctx context.Context, data []byte) ([]byte, error) {
 	sum := sha256.Sum256(data)
 	if done, there := m.masked[sum]; there || m.clean[sum] {

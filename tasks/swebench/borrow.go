@@ -157,6 +157,10 @@ const anyName = "[core]\n\tprotectNTFS = false\n\tprotectHFS = false\n"
 
 // Create makes an empty bare repository in a new folder. Close it, which removes the folder.
 func Create(dir string) (*Objects, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(filepath.Join(dir, "objects"), 0o700); err != nil {
 		return nil, err
 	}

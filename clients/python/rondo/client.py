@@ -484,7 +484,8 @@ class AsyncClient:
         if reward is not None:
             told["reward"] = reward
         if repository is not None:
-            if why := await self._keeps_code_out(run, rollout):
+            await self.open()
+            if why := await within(self._keeps_code_out(run, rollout), self.timeout, f"read what rollout {rollout} answers"):
                 raise NotTaken(f"repository of rollout {rollout}: {why}")
             told["repository"] = await self._packed(repository, commit)
         return await self.state(run, "feedback.recorded", rollout, told, id=id)

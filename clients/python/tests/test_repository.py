@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import json
@@ -169,6 +170,16 @@ def test_query_brings_its_repository(client: rondo.Client, plane: Plane, code: P
     for task, why in [("qtheirs", "not agreed"), ("", "answers no query")]:
         with pytest.raises(rondo.NotTaken, match=why):
             client.record_feedback("own", opened.get(task, "g999999") + "-0", "follow_up", repository=code)
+
+    async def first_call() -> None:
+        own = rondo.AsyncClient(plane.dir, wait=60)
+        try:
+            await own.record_feedback("own", opened["qtheirs"] + "-0", "follow_up", repository=code)
+        finally:
+            await own.close()
+
+    with pytest.raises(rondo.NotTaken, match="not agreed"):
+        asyncio.run(first_call())
     client.record_feedback("own", opened["qone"] + "-0", "follow_up", text="I did it.", repository=code)
     told = plane.command("events", "tail", "own", "--json")
     assert hashlib.sha256(pack(code).archive).hexdigest() in told

@@ -13,7 +13,7 @@ var maxTree int64 = 512 << 20
 
 // Tree gives the files of a snapshot with changes applied over it, in memory. Files above a size
 // are left out. ErrTooLarge where those that are left are more than 512 MiB.
-func Tree(limit int64, snapshot Source, changes ...Source) (fs.FS, error) {
+func Tree(limit int64, snapshot Source, changes ...Source) (fstest.MapFS, error) {
 	tree, held := fstest.MapFS{}, int64(0)
 	for _, data := range append([]Source{snapshot}, changes...) {
 		err := data.read(func(e entry, content io.Reader) error {
