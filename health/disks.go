@@ -64,6 +64,7 @@ const slowWrite = time.Second
 type diskState struct {
 	full, fail []Outage
 	took       map[string]time.Duration // of a write, by directory
+	device     map[string]uint64
 	asked      time.Time
 	wrote      bool
 }
@@ -86,7 +87,7 @@ func (m *Monitor) askDisks(ctx context.Context) (diskState, error) {
 // tryDisks lists the directories whose disk has no room left, or takes no writes, one for each
 // disk. It writes to them where it is told to.
 func (m *Monitor) tryDisks(write bool) diskState {
-	state := diskState{asked: time.Now(), wrote: write, took: map[string]time.Duration{}}
+	state := diskState{asked: time.Now(), wrote: write, took: map[string]time.Duration{}, device: map[string]uint64{}}
 	looked := map[uint64]bool{}
 	for _, dir := range m.o.Disks {
 		m.trial.Store(&trial{dir, time.Now()})
@@ -95,6 +96,9 @@ func (m *Monitor) tryDisks(write bool) diskState {
 		err := errors.Join(unix.Stat(dir, &place), unix.Statfs(dir, &s))
 		if errors.Is(err, unix.ENOENT) {
 			continue // it is made when something is written
+		}
+		if err == nil {
+			state.device[dir] = uint64(place.Dev)
 		}
 		if looked[uint64(place.Dev)] && err == nil {
 			continue
@@ -138,6 +142,7 @@ func (m *Monitor) lookAtDisks(state diskState, err error) {
 					took.Round(100*time.Millisecond)))
 			}
 		}
+		m.device = state.device
 		m.outages.set(DiskFull, state.full...)
 		m.outages.set(DiskFails, state.fail...)
 		if state.wrote {
@@ -149,6 +154,20 @@ func (m *Monitor) lookAtDisks(state diskState, err error) {
 		m.wrote = time.Time{} // what has failed must be written until it is well
 	}
 	m.outages.set(DiskSlow, slow...)
+}
+
+// diskIll is the outage of the disk that a directory is on, where that is slow or fails.
+func (m *Monitor) diskIll(dir string) (Outage, bool) {
+	on, known := m.device[dir]
+	for _, o := range m.Outages() {
+		if dir == "" || o.Kind != DiskSlow && o.Kind != DiskFails {
+			continue
+		}
+		if of, has := m.device[o.Of]; o.Of == dir || known && has && of == on {
+			return o, true
+		}
+	}
+	return Outage{}, false
 }
 
 // lookAtTrial tells of a disk that has not answered within Patience.

@@ -110,9 +110,10 @@ var errSlowAppends = fmt.Errorf("appends take longer than %s, and nothing of the
 // lookAtAppends takes how many appends have been slow by now, and tells of them where nothing that
 // is known makes them slow.
 func (m *Monitor) lookAtAppends(count int64) {
+	_, logIll := m.diskIll(m.o.LogDir)
 	switch {
 	case m.outages.has(LogUnreachable) || m.outages.has(LogRefusesWrites) ||
-		m.outages.has(DiskSlow) && m.o.Server != nil || m.processor.lostTime(m.looked):
+		logIll || m.processor.lostTime(m.looked):
 		m.appends.note("", nil)
 	case count > m.slowAppends:
 		m.appends.note("", errSlowAppends)

@@ -38,9 +38,10 @@ type Options struct {
 	// as http://nats:8222; "" when it is not known. Only there does a server tell which streams
 	// refuse writes before somebody writes.
 	NATSMonitor string
-	// Disks are directories of this machine that need room. LocalStore: the store is one of them.
-	Disks      []string
-	LocalStore bool
+	// Disks are directories of this machine that need room. LogDir and StoreDir are those of them
+	// that have the log and the objects, "" where these are elsewhere.
+	Disks            []string
+	LogDir, StoreDir string
 }
 
 // Monitor watches. A nil Monitor sees nothing.
@@ -61,7 +62,8 @@ type Monitor struct {
 	stored, wrote          time.Time
 	logSilent, storeSilent silence
 	processor              *Processor
-	slowDisks              failures // by directory
+	slowDisks              failures          // by directory
+	device                 map[string]uint64 // of directories, as far as their disks have answered
 	trial                  atomic.Pointer[trial]
 	write                  func(dir string) error // and sync
 

@@ -150,7 +150,8 @@ func (b *outages) set(kind Kind, list ...Outage) {
 		key := outageKey{kind, o.Of}
 		found[key] = true
 		if known, ok := b.open[key]; ok {
-			known.Reason = o.Reason // of this moment, as how many requests have failed by now
+			// of this moment, as how many requests have failed by now
+			known.Reason, known.Do = o.Reason, cmp.Or(o.Do, advice[kind])
 			b.open[key] = known
 			continue
 		}
