@@ -149,11 +149,10 @@ func (m *Monitor) lookAtDisks(state diskState, err error) {
 			m.wrote = state.asked
 		}
 	}
-	slow := m.slowDisks.outages()
-	if len(state.full)+len(state.fail)+len(slow) > 0 {
+	if len(state.full)+len(state.fail) > 0 {
 		m.wrote = time.Time{} // what has failed must be written until it is well
 	}
-	m.outages.set(DiskSlow, slow...)
+	m.outages.set(DiskSlow, m.slowDisks.outages()...)
 }
 
 // diskIll is the outage of the disk that a directory is on, where that is slow or fails.

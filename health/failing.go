@@ -65,9 +65,11 @@ const (
 	// consumerPause: a stalled consumer fails after an answer that does not come within 12.5 s. One
 	// that has not failed for longer waits for a free slot, or for work.
 	consumerPause = 20 * time.Second
-	// appendPause is how long no append, and no write to a disk, must be slow until they count as
-	// quick again. One slow append or write counts.
+	// appendPause is how long no append must be slow until they count as quick again. One slow
+	// append counts.
 	appendPause = 10 * time.Second
+	// diskPause is the same of a disk's writes, of which there is one in writeEvery.
+	diskPause = 2*writeEvery + Patience
 )
 
 // CannotDecide notes that a decider of a run has stopped, and why.

@@ -82,7 +82,7 @@ func New(o Options) (*Monitor, error) {
 		o: o, outages: b,
 		deciders:  failures{pause: deciderPause, least: lasting},
 		consumers: failures{pause: consumerPause, least: lasting}, appends: failures{pause: appendPause},
-		slowDisks: failures{pause: appendPause}, processor: NewProcessor(), write: tryWrite,
+		slowDisks: failures{pause: diskPause}, processor: NewProcessor(), write: tryWrite,
 	}
 	if o.Metrics != nil {
 		slow := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rondo_slow_appends_total",

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -61,6 +63,10 @@ func (m *Monitor) lookAtDisksNow(t *testing.T) {
 // fails, and one without room is full. A process without a processor tells of none of the first.
 func TestSlowDiskIsNotFull(t *testing.T) {
 	dir := t.TempDir()
+	objects := filepath.Join(dir, "objects")
+	if err := os.Mkdir(objects, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	const slow = "is not full"
 	for name, c := range map[string]struct {
 		takes   time.Duration
@@ -91,7 +97,7 @@ func TestSlowDiskIsNotFull(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, p := blind(t, Options{Disks: []string{dir}})
+				m, p := blind(t, Options{Disks: []string{dir, objects}, StoreDir: objects})
 				if c.starved {
 					p.starve(5)
 				}
@@ -104,9 +110,10 @@ func TestSlowDiskIsNotFull(t *testing.T) {
 					return map[string]usage{"1": p.used}
 				}
 				go p.Watch(ctx)
-				mended, well := make(chan struct{}), atomic.Bool{}
+				mended, well, writes := make(chan struct{}), atomic.Bool{}, atomic.Int64{}
 				defer close(mended)
 				m.write = func(string) error {
+					writes.Add(1)
 					if well.Load() {
 						return nil
 					}
@@ -118,13 +125,24 @@ func TestSlowDiskIsNotFull(t *testing.T) {
 				}
 				m.lookAtDisksNow(t)
 				m.wants(t, "at first", c.first...)
+				first := m.Outages()
 				for began := time.Now(); time.Since(began) < 40*time.Second; {
 					time.Sleep(every)
 					m.lookAtDisksNow(t)
 				}
 				m.wants(t, "later", c.later...)
-				if m.HoldsUp().Kind == DiskSlow {
-					t.Error("a slow disk is taken for one that stores nothing")
+				if slices.Equal(c.later, []string{"disk_slow: " + slow}) {
+					if o := m.Outages()[0]; o.Stops() || m.HoldsUp().Kind != "" || o.Since != first[0].Since {
+						t.Errorf("a slow disk stops the process, stores nothing, or is another one than %v: %v", first, o)
+					}
+					if n := writes.Load(); n > 6 {
+						t.Errorf("within 45 s a slow disk was written to %d times more", n)
+					}
+					m.lookAtStore(false, errSilent, time.Now(), false)
+					if held := m.HoldsUp(); held.Kind != StoreUnreachable || !strings.Contains(held.Reason, "disk_slow "+dir) {
+						t.Errorf("a silent store on a slow disk: held up by %v", held)
+					}
+					m.outages.set(StoreUnreachable)
 				}
 				well.Store(true)
 				time.Sleep(time.Minute)
