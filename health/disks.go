@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -180,6 +181,24 @@ func (m *Monitor) lookAtTrial(t trial) {
 	case !m.processor.lostTime(t.began):
 		m.slowDisks.note(t.dir, errors.New(how))
 	}
+}
+
+// tryNamed writes a file in a directory that has lost its name before anything is written to it.
+func tryNamed(dir string) error {
+	f, err := os.CreateTemp(dir, ".rondo-probe-*")
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return syncTrial(f)
+}
+
+// syncTrial writes a little to a file, syncs it and closes it.
+func syncTrial(f *os.File) error {
+	_, err := f.Write(make([]byte, trialBytes))
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // TimeWrite is how long a small write to a directory takes that is synced. A disk that hangs
