@@ -139,7 +139,8 @@ func TestSlowDiskIsNotFull(t *testing.T) {
 						t.Errorf("within 45 s a slow disk was written to %d times more", n)
 					}
 					m.lookAtStore(false, errSilent, time.Now(), false)
-					if held := m.HoldsUp(); held.Kind != StoreUnreachable || !strings.Contains(held.Reason, "disk_slow "+dir) {
+					held := m.HoldsUp()
+					if held.Kind != StoreUnreachable || !strings.Contains(held.Reason, "disk_slow "+dir) {
 						t.Errorf("a silent store on a slow disk: held up by %v", held)
 					}
 					m.outages.set(StoreUnreachable)
@@ -232,8 +233,8 @@ func TestSilenceToAStarvedProcess(t *testing.T) {
 	})
 }
 
-// TestStoreOnASlowDisk: a silent store in a directory holds services up, and says so of its own disk
-// when that is slow or fails. Another disk is not blamed, and none for a store elsewhere.
+// TestStoreOnASlowDisk: a silent store in a directory holds services up, and says so of its own
+// disk when that is slow or fails. Another disk is not blamed, and none for a store elsewhere.
 func TestStoreOnASlowDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		store, slow string

@@ -23,8 +23,8 @@ var rondo string
 
 func TestMain(m *testing.M) { program.Main(m, &rondo) }
 
-// aStep is how long it may take from `rondo init` to a trained step, and aMistake how long a mistake
-// may go unsaid, on a machine that has much else to do. The test logs how long they took.
+// aStep is how long it may take from `rondo init` to a trained step, and aMistake how long a
+// mistake may go unsaid, on a machine that has much else to do. The test logs how long they took.
 const (
 	aStep    = 5 * time.Minute
 	aMistake = time.Minute
