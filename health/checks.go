@@ -90,7 +90,8 @@ func (m *Monitor) askStore(ctx context.Context) (wrote bool, err error) {
 	})
 }
 
-// lookAtStore takes the store's answer. One on a local disk is as silent as that.
+// lookAtStore takes the store's answer. One on a local disk is as silent as that, which keeps
+// services from storing what they have done, too.
 func (m *Monitor) lookAtStore(wrote bool, err error, began time.Time, lostTime bool) {
 	if err != nil {
 		m.stored = time.Time{} // what has failed must be written until it is well
@@ -102,13 +103,16 @@ func (m *Monitor) lookAtStore(wrote bool, err error, began time.Time, lostTime b
 			m.stored = began
 		}
 		m.outages.set(StoreUnreachable)
-	case m.o.LocalStore && silent(err) && (m.outages.has(DiskSlow) || m.outages.has(DiskFails)):
-		m.outages.set(StoreUnreachable)
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		m.outages.set(StoreUnreachable, Outage{Since: began, Reason: err.Error(),
 			Do: "make room on the store's disk: services go on by themselves"})
 	default:
-		m.outages.set(StoreUnreachable, Outage{Since: began, Reason: reason("the object store", err)})
+		o := Outage{Since: began, Reason: reason("the object store", err)}
+		if disk, ill := m.diskIll(m.o.StoreDir); ill && silent(err) {
+			o.Reason += fmt.Sprintf(", as %s %s: %s", disk.Kind, disk.Of, disk.Reason)
+			o.Do = disk.Do
+		}
+		m.outages.set(StoreUnreachable, o)
 	}
 }
 

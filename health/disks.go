@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,6 +65,7 @@ const slowWrite = time.Second
 type diskState struct {
 	full, fail []Outage
 	took       map[string]time.Duration // of a write, by directory
+	device     map[string]uint64
 	asked      time.Time
 	wrote      bool
 }
@@ -86,7 +88,7 @@ func (m *Monitor) askDisks(ctx context.Context) (diskState, error) {
 // tryDisks lists the directories whose disk has no room left, or takes no writes, one for each
 // disk. It writes to them where it is told to.
 func (m *Monitor) tryDisks(write bool) diskState {
-	state := diskState{asked: time.Now(), wrote: write, took: map[string]time.Duration{}}
+	state := diskState{asked: time.Now(), wrote: write, took: map[string]time.Duration{}, device: map[string]uint64{}}
 	looked := map[uint64]bool{}
 	for _, dir := range m.o.Disks {
 		m.trial.Store(&trial{dir, time.Now()})
@@ -95,6 +97,9 @@ func (m *Monitor) tryDisks(write bool) diskState {
 		err := errors.Join(unix.Stat(dir, &place), unix.Statfs(dir, &s))
 		if errors.Is(err, unix.ENOENT) {
 			continue // it is made when something is written
+		}
+		if err == nil {
+			state.device[dir] = uint64(place.Dev)
 		}
 		if looked[uint64(place.Dev)] && err == nil {
 			continue
@@ -138,17 +143,31 @@ func (m *Monitor) lookAtDisks(state diskState, err error) {
 					took.Round(100*time.Millisecond)))
 			}
 		}
+		m.device = state.device
 		m.outages.set(DiskFull, state.full...)
 		m.outages.set(DiskFails, state.fail...)
 		if state.wrote {
 			m.wrote = state.asked
 		}
 	}
-	slow := m.slowDisks.outages()
-	if len(state.full)+len(state.fail)+len(slow) > 0 {
+	if len(state.full)+len(state.fail) > 0 {
 		m.wrote = time.Time{} // what has failed must be written until it is well
 	}
-	m.outages.set(DiskSlow, slow...)
+	m.outages.set(DiskSlow, m.slowDisks.outages()...)
+}
+
+// diskIll is the outage of the disk that a directory is on, where that is slow or fails.
+func (m *Monitor) diskIll(dir string) (Outage, bool) {
+	on, known := m.device[dir]
+	for _, o := range m.Outages() {
+		if dir == "" || o.Kind != DiskSlow && o.Kind != DiskFails {
+			continue
+		}
+		if of, has := m.device[o.Of]; o.Of == dir || known && has && of == on {
+			return o, true
+		}
+	}
+	return Outage{}, false
 }
 
 // lookAtTrial tells of a disk that has not answered within Patience.
@@ -162,6 +181,24 @@ func (m *Monitor) lookAtTrial(t trial) {
 	case !m.processor.lostTime(t.began):
 		m.slowDisks.note(t.dir, errors.New(how))
 	}
+}
+
+// tryNamed writes a file in a directory that has lost its name before anything is written to it.
+func tryNamed(dir string) error {
+	f, err := os.CreateTemp(dir, ".rondo-probe-*")
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return syncTrial(f)
+}
+
+// syncTrial writes a little to a file, syncs it and closes it.
+func syncTrial(f *os.File) error {
+	_, err := f.Write(make([]byte, trialBytes))
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // TimeWrite is how long a small write to a directory takes that is synced. A disk that hangs

@@ -65,9 +65,11 @@ const (
 	// consumerPause: a stalled consumer fails after an answer that does not come within 12.5 s. One
 	// that has not failed for longer waits for a free slot, or for work.
 	consumerPause = 20 * time.Second
-	// appendPause is how long no append, and no write to a disk, must be slow until they count as
-	// quick again. One slow append or write counts.
+	// appendPause is how long no append must be slow until they count as quick again. One slow
+	// append counts.
 	appendPause = 10 * time.Second
+	// diskPause is the same of a disk's writes, of which there is one in writeEvery.
+	diskPause = 2*writeEvery + Patience
 )
 
 // CannotDecide notes that a decider of a run has stopped, and why.
@@ -110,9 +112,10 @@ var errSlowAppends = fmt.Errorf("appends take longer than %s, and nothing of the
 // lookAtAppends takes how many appends have been slow by now, and tells of them where nothing that
 // is known makes them slow.
 func (m *Monitor) lookAtAppends(count int64) {
+	_, logIll := m.diskIll(m.o.LogDir)
 	switch {
 	case m.outages.has(LogUnreachable) || m.outages.has(LogRefusesWrites) ||
-		m.outages.has(DiskSlow) && m.o.Server != nil || m.processor.lostTime(m.looked):
+		logIll || m.processor.lostTime(m.looked):
 		m.appends.note("", nil)
 	case count > m.slowAppends:
 		m.appends.note("", errSlowAppends)

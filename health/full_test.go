@@ -49,7 +49,7 @@ func TestStreamAtItsLimit(t *testing.T) {
 	}
 	fill()
 	w.eventually(health.LogRefusesWrites, true)
-	if ready := w.monitor.Ready(t.Context()); len(ready) != 1 || ready[0].Of != stream || ready[0].Do == "" {
+	if ready := w.ready(); len(ready) != 1 || ready[0].Of != stream || ready[0].Do == "" {
 		t.Errorf("ready with %+v", ready)
 	}
 	limit(t, js, stream, 1<<30)

@@ -38,9 +38,10 @@ type Options struct {
 	// as http://nats:8222; "" when it is not known. Only there does a server tell which streams
 	// refuse writes before somebody writes.
 	NATSMonitor string
-	// Disks are directories of this machine that need room. LocalStore: the store is one of them.
-	Disks      []string
-	LocalStore bool
+	// Disks are directories of this machine that need room. LogDir and StoreDir are those of them
+	// that have the log and the objects, "" where these are elsewhere.
+	Disks            []string
+	LogDir, StoreDir string
 }
 
 // Monitor watches. A nil Monitor sees nothing.
@@ -61,7 +62,8 @@ type Monitor struct {
 	stored, wrote          time.Time
 	logSilent, storeSilent silence
 	processor              *Processor
-	slowDisks              failures // by directory
+	slowDisks              failures          // by directory
+	device                 map[string]uint64 // of directories, as far as their disks have answered
 	trial                  atomic.Pointer[trial]
 	write                  func(dir string) error // and sync
 
@@ -80,7 +82,7 @@ func New(o Options) (*Monitor, error) {
 		o: o, outages: b,
 		deciders:  failures{pause: deciderPause, least: lasting},
 		consumers: failures{pause: consumerPause, least: lasting}, appends: failures{pause: appendPause},
-		slowDisks: failures{pause: appendPause}, processor: NewProcessor(), write: tryWrite,
+		slowDisks: failures{pause: diskPause}, processor: NewProcessor(), write: tryWrite,
 	}
 	if o.Metrics != nil {
 		slow := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rondo_slow_appends_total",

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rondo-rl/rondo/events"
 )
 
 // Kind of an outage.
@@ -93,10 +95,16 @@ type Outage struct {
 // Stops reports whether the process cannot do its work because of the outage.
 func (o Outage) Stops() bool {
 	switch o.Kind {
-	case LogDegraded, InputsParked, ServerAway, MachineStarved:
+	case LogDegraded, InputsParked, ServerAway, MachineStarved, DiskSlow:
 		return false
 	}
 	return true
+}
+
+// Concerns reports whether a run may suffer from the outage: it is not of another run's stream.
+func (o Outage) Concerns(run string) bool {
+	of, isRun := events.RunOfStream(o.Of)
+	return !isRun || of == run || of == events.Catalogue
 }
 
 // HoldsUp is the oldest outage that keeps services from storing what they have done, its
@@ -150,7 +158,8 @@ func (b *outages) set(kind Kind, list ...Outage) {
 		key := outageKey{kind, o.Of}
 		found[key] = true
 		if known, ok := b.open[key]; ok {
-			known.Reason = o.Reason // of this moment, as how many requests have failed by now
+			// of this moment, as how many requests have failed by now
+			known.Reason, known.Do = o.Reason, cmp.Or(o.Do, advice[kind])
 			b.open[key] = known
 			continue
 		}

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"log/slog"
 	"testing"
 )
@@ -14,10 +15,12 @@ func TestOutageSaysHowItIsNow(t *testing.T) {
 	}
 	b.set(ServerAway, Outage{Of: "http://a", Reason: "1 request failed in a row"})
 	began := b.open[outageKey{ServerAway, "http://a"}]
-	b.set(ServerAway, Outage{Of: "http://a", Reason: "5 requests failed in a row"})
-	now := b.open[outageKey{ServerAway, "http://a"}]
-	if now.Reason != "5 requests failed in a row" || now.Since != began.Since || now.Do != began.Do ||
-		now.Kind != ServerAway {
-		t.Errorf("it is %+v, and began as %+v", now, began)
+	for _, do := range []string{"see to its disk", ""} {
+		b.set(ServerAway, Outage{Of: "http://a", Reason: "5 requests failed in a row", Do: do})
+		now := b.open[outageKey{ServerAway, "http://a"}]
+		if now.Reason != "5 requests failed in a row" || now.Since != began.Since ||
+			now.Do != cmp.Or(do, began.Do) || now.Kind != ServerAway {
+			t.Errorf("it is %+v, and began as %+v", now, began)
+		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -61,6 +63,10 @@ func (m *Monitor) lookAtDisksNow(t *testing.T) {
 // fails, and one without room is full. A process without a processor tells of none of the first.
 func TestSlowDiskIsNotFull(t *testing.T) {
 	dir := t.TempDir()
+	objects := filepath.Join(dir, "objects")
+	if err := os.Mkdir(objects, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	const slow = "is not full"
 	for name, c := range map[string]struct {
 		takes   time.Duration
@@ -91,7 +97,7 @@ func TestSlowDiskIsNotFull(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, p := blind(t, Options{Disks: []string{dir}})
+				m, p := blind(t, Options{Disks: []string{dir, objects}, StoreDir: objects})
 				if c.starved {
 					p.starve(5)
 				}
@@ -104,9 +110,10 @@ func TestSlowDiskIsNotFull(t *testing.T) {
 					return map[string]usage{"1": p.used}
 				}
 				go p.Watch(ctx)
-				mended, well := make(chan struct{}), atomic.Bool{}
+				mended, well, writes := make(chan struct{}), atomic.Bool{}, atomic.Int64{}
 				defer close(mended)
 				m.write = func(string) error {
+					writes.Add(1)
 					if well.Load() {
 						return nil
 					}
@@ -118,13 +125,25 @@ func TestSlowDiskIsNotFull(t *testing.T) {
 				}
 				m.lookAtDisksNow(t)
 				m.wants(t, "at first", c.first...)
+				first := m.Outages()
 				for began := time.Now(); time.Since(began) < 40*time.Second; {
 					time.Sleep(every)
 					m.lookAtDisksNow(t)
 				}
 				m.wants(t, "later", c.later...)
-				if m.HoldsUp().Kind == DiskSlow {
-					t.Error("a slow disk is taken for one that stores nothing")
+				if slices.Equal(c.later, []string{"disk_slow: " + slow}) {
+					if o := m.Outages()[0]; o.Stops() || m.HoldsUp().Kind != "" || o.Since != first[0].Since {
+						t.Errorf("a slow disk stops the process, stores nothing, or is another one than %v: %v", first, o)
+					}
+					if n := writes.Load(); n > 6 {
+						t.Errorf("within 45 s a slow disk was written to %d times more", n)
+					}
+					m.lookAtStore(false, errSilent, time.Now(), false)
+					held := m.HoldsUp()
+					if held.Kind != StoreUnreachable || !strings.Contains(held.Reason, "disk_slow "+dir) {
+						t.Errorf("a silent store on a slow disk: held up by %v", held)
+					}
+					m.outages.set(StoreUnreachable)
 				}
 				well.Store(true)
 				time.Sleep(time.Minute)
@@ -210,42 +229,61 @@ func TestSilenceToAStarvedProcess(t *testing.T) {
 		m.lookAtStore(false, errSilent, time.Now(), true)
 		m.wants(t, "silent for 30 s", "store_unreachable")
 		m.lookAtStore(false, fmt.Errorf("put: %w", syscall.ENOSPC), began, false)
-		m.outages.set(StoreUnreachable)
-		m.lookAtStore(false, fmt.Errorf("put: %w", syscall.ENOSPC), began, false)
 		m.wants(t, "full", "store_unreachable: make room on the store's disk")
 	})
 }
 
-// TestStoreOnASlowDisk: a store in a directory is as silent as its disk, and one elsewhere is not.
+// TestStoreOnASlowDisk: a silent store in a directory holds services up, and says so of its own
+// disk when that is slow or fails. Another disk is not blamed, and none for a store elsewhere.
 func TestStoreOnASlowDisk(t *testing.T) {
-	for local, want := range map[bool][]string{true: {"disk_slow"}, false: {"disk_slow", "store_unreachable"}} {
-		m, _ := blind(t, Options{LocalStore: local})
-		m.outages.set(DiskSlow, Outage{Of: "/d", Reason: "a write took 8s"})
+	for name, c := range map[string]struct {
+		store, slow string
+		kind        Kind
+		want        string
+	}{
+		"its disk is slow":       {"/d", "/d", DiskSlow, "5s, as disk_slow /d: 8s (it is not full"},
+		"its disk fails":         {"/d", "/d", DiskFails, "5s, as disk_fails /d: 8s (see to the disk"},
+		"a folder on the disk":   {"/d/objects", "/d", DiskSlow, "5s, as disk_slow /d: 8s (it is not full"},
+		"another disk":           {"/e", "/d", DiskSlow, "5s (see that the object store runs"},
+		"a disk of none knows":   {"/f", "/g", DiskSlow, "5s (see that the object store runs"},
+		"a store that is remote": {"", "/d", DiskSlow, "5s (see that the object store runs"},
+	} {
+		m, _ := blind(t, Options{StoreDir: c.store})
+		m.device = map[string]uint64{"/d": 1, "/d/objects": 1, "/e": 2}
+		m.outages.set(c.kind, Outage{Of: c.slow, Since: time.Now().Add(-time.Minute), Reason: "8s"})
 		m.lookAtStore(false, errSilent, time.Now(), false)
-		m.wants(t, fmt.Sprintf("a local store: %v", local), want...)
+		m.wants(t, name, string(c.kind), "store_unreachable: does not answer within "+c.want)
+		if held := m.HoldsUp().Kind; held != StoreUnreachable && held != DiskFails {
+			t.Errorf("%s: services are held up by %q", name, held)
+		}
+		m.lookAtStore(false, errors.New("connection refused"), time.Now(), false)
+		m.wants(t, name+", and it fails otherwise", string(c.kind),
+			"store_unreachable: connection refused (see that the object store runs")
 	}
 }
 
 // TestSlowAppends: appends are slow by themselves only where nothing that is known makes them slow.
 func TestSlowAppends(t *testing.T) {
 	for name, c := range map[string]struct {
-		server *embedded.Server
+		log    string // its directory
 		before func(*Monitor, *planted)
 		want   []string
 	}{
-		"by themselves": {nil, func(*Monitor, *planted) {},
+		"by themselves": {"", func(*Monitor, *planted) {},
 			[]string{"appends_slow: the processors and the network of the log's server"}},
-		"on a slow disk": {&embedded.Server{},
-			func(m *Monitor, _ *planted) { m.outages.set(DiskSlow, Outage{}) }, []string{"disk_slow"}},
-		"beside a slow disk": {nil, func(m *Monitor, _ *planted) { m.outages.set(DiskSlow, Outage{}) },
+		"on a slow disk": {"/d",
+			func(m *Monitor, _ *planted) { m.outages.set(DiskSlow, Outage{Of: "/d"}) }, []string{"disk_slow"}},
+		"beside a slow disk": {"/e", func(m *Monitor, _ *planted) { m.outages.set(DiskSlow, Outage{Of: "/d"}) },
 			[]string{"disk_slow", "appends_slow"}},
-		"to a starved process": {nil, func(m *Monitor, p *planted) { p.starve(5); m.lookAtProcessor() },
+		"of a server elsewhere": {"", func(m *Monitor, _ *planted) { m.outages.set(DiskSlow, Outage{Of: "/d"}) },
+			[]string{"disk_slow", "appends_slow"}},
+		"to a starved process": {"", func(m *Monitor, p *planted) { p.starve(5); m.lookAtProcessor() },
 			[]string{"machine_starved: more processors"}},
-		"in a process just woken": {nil, func(_ *Monitor, p *planted) { p.look(time.Minute, 0, 0) }, nil},
+		"in a process just woken": {"", func(_ *Monitor, p *planted) { p.look(time.Minute, 0, 0) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, p := blind(t, Options{Server: c.server})
+				m, p := blind(t, Options{LogDir: c.log})
 				c.before(m, p)
 				m.lookAtAppends(1)
 				m.wants(t, name, c.want...)

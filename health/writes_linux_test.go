@@ -36,12 +36,12 @@ func TestStoreThatTakesNothing(t *testing.T) {
 	t.Parallel()
 	store := &readable{Store: natstest.Store(t)}
 	w := watch(t, health.Options{}, natstest.Connect(t, natstest.Server(t)), store)
-	if ready := w.monitor.Ready(t.Context()); len(ready) != 0 {
+	if ready := w.ready(); len(ready) != 0 {
 		t.Fatalf("ready with %+v", ready)
 	}
 	store.full.Store(true)
 	w.eventually(health.StoreUnreachable, true)
-	if ready := w.monitor.Ready(t.Context()); len(ready) != 1 || !strings.Contains(ready[0].Reason, "507") {
+	if ready := w.ready(); len(ready) != 1 || !strings.Contains(ready[0].Reason, "507") {
 		t.Errorf("ready with %+v", ready)
 	}
 	store.full.Store(false)
@@ -82,7 +82,7 @@ func TestDiskThatTakesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if ready := w.monitor.Ready(t.Context()); len(ready) != 0 {
+	if ready := w.ready(); len(ready) != 0 {
 		t.Fatalf("ready with %+v", ready)
 	}
 	remount(unix.MS_RDONLY)
@@ -95,6 +95,27 @@ func TestDiskThatTakesNothing(t *testing.T) {
 	}
 }
 
+// TestDiskWithoutNamelessFiles: where a file system has no files without a name, one with a name is
+// written, and nothing is left of it.
+func TestDiskWithoutNamelessFiles(t *testing.T) {
+	t.Parallel()
+	if took, err := health.TimeWrite(t.Context(), "/proc"); err == nil {
+		t.Errorf("a write to a folder that takes none took %s", took)
+	}
+	dir := smalldisk.Mount(t, "1m")
+	if err := health.TryNamed(dir); err != nil {
+		t.Error(err)
+	}
+	free := smalldisk.Fill(t, dir)
+	if err := health.TryNamed(dir); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("a full disk: %v", err)
+	}
+	free()
+	if left, err := filepath.Glob(filepath.Join(dir, ".rondo*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 // TestParkedInputs: inputs that wait are told of by their service, with what they wait
 // for, and stop no process.
 func TestParkedInputs(t *testing.T) {
@@ -103,7 +124,7 @@ func TestParkedInputs(t *testing.T) {
 	first := w.monitor.Parked("scorer", errors.New("503 Slow Down"))
 	second := w.monitor.Parked("scorer", errors.New("another"))
 	w.eventually(health.InputsParked, true)
-	outages := w.monitor.Outages()
+	outages := w.outages()
 	if len(outages) != 1 || outages[0].Of != "scorer" || !strings.Contains(outages[0].Reason, "2 inputs wait") ||
 		!strings.Contains(outages[0].Reason, "503 Slow Down") || outages[0].Stops() {
 		t.Errorf("outages %+v", outages)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -82,9 +81,8 @@ func (w *inWork) waits(now time.Time, known []health.Outage, held health.Outage)
 	for input := range w.inputs {
 		found := held
 		if input.kind != "" {
-			stream := events.RunStream(input.run)
 			i := slices.IndexFunc(known, func(o health.Outage) bool {
-				return o.Kind == input.kind && (o.Of == stream || !strings.HasPrefix(o.Of, events.RunStream("")))
+				return o.Kind == input.kind && o.Concerns(input.run)
 			})
 			switch {
 			case i >= 0:

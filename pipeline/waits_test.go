@@ -35,6 +35,7 @@ func TestWaits(t *testing.T) {
 	out := health.Outage{Kind: health.StoreUnreachable, Since: now}
 	full := health.Outage{Kind: health.LogRefusesWrites, Of: events.RunStream("full"), Since: now}
 	other := health.Outage{Kind: health.LogRefusesWrites, Of: events.RunStream("other"), Since: now}
+	dead := health.Outage{Kind: health.LogRefusesWrites, Of: events.DeadStream, Since: now}
 	for _, c := range []struct {
 		after time.Duration
 		known []health.Outage
@@ -44,6 +45,7 @@ func TestWaits(t *testing.T) {
 		{time.Second, nil, health.Outage{}, []string{"file", "full", "room", "waits"}},
 		{time.Hour, nil, health.Outage{}, nil},
 		{time.Hour, []health.Outage{other, full}, health.Outage{}, []string{"full"}},
+		{time.Hour, []health.Outage{other, dead}, health.Outage{}, []string{"full"}},
 		{time.Hour, []health.Outage{out}, out, []string{"file", "full", "retried", "room", "waits", "works"}},
 	} {
 		if got := slices.Sorted(maps.Keys(w.waits(now.Add(c.after), c.known, c.held))); !slices.Equal(got, c.want) {

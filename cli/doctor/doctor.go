@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -66,7 +67,6 @@ weights. This takes about six short requests. For a run file with endpoint_api: 
 			"--json\n  docker compose run --rm rondo doctor\n" +
 			"  rondo doctor --endpoint http://127.0.0.1:8000/v1 --model my-model\n  rondo doctor --file run.yaml --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var findings []finding
 			var checks []func(context.Context) []finding
 			timeout := checkTimeout
 			if servers.requested() {
@@ -82,15 +82,10 @@ weights. This takes about six short requests. For a run file with endpoint_api: 
 			watching, stop := context.WithCancel(cmd.Context())
 			defer stop()
 			go processor.Watch(watching)
-			for _, check := range checks {
-				ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-				findings = append(findings, check(ctx)...)
-				cancel()
-				if err := cmd.Context().Err(); err != nil {
-					return err
-				}
+			findings, err := runChecks(cmd.Context(), checks, timeout, processor.Starved)
+			if err != nil {
+				return err
 			}
-			findings = append(findings, aboutMachine(processor.Starved()))
 			if err := printFindings(cmd.OutOrStdout(), g, findings); err != nil {
 				return err
 			}
@@ -109,6 +104,23 @@ weights. This takes about six short requests. For a run file with endpoint_api: 
 	}
 	servers.flags(doctor.Flags())
 	return doctor
+}
+
+// runChecks gives what the checks find, and whether doctor had a processor meanwhile. starved says
+// how it had none lately, so each check's end is a time to ask.
+func runChecks(ctx context.Context, checks []func(context.Context) []finding, timeout time.Duration,
+	starved func() string) (findings []finding, err error) {
+	how := ""
+	for _, check := range checks {
+		checking, cancel := context.WithTimeout(ctx, timeout)
+		findings = append(findings, check(checking)...)
+		cancel()
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		how = cmp.Or(how, starved())
+	}
+	return append(findings, aboutMachine(how)), nil
 }
 
 // doctorChecks are the checks of the plane that the flags name.

@@ -185,6 +185,14 @@ func TestDoctorOnDirectories(t *testing.T) {
 	wantFinding(t, []finding{aboutMachine("")}, "machine", levelOK, "processors", "")
 	wantFinding(t, []finding{aboutMachine("no turn")}, "machine", levelWarning,
 		"machine_starved: no turn. What the other checks found slow or silent may be well", "more processors")
+	lately := []string{"", "the first", "another", ""}
+	checked := func(context.Context) []finding { lately = lately[1:]; return nil }
+	found, err := runChecks(t.Context(), []func(context.Context) []finding{checked, checked, checked}, time.Minute,
+		func() string { return lately[0] })
+	if err != nil || len(found) != 1 {
+		t.Errorf("%v, %v", found, err)
+	}
+	wantFinding(t, found, "machine", levelWarning, "machine_starved: the first.", "more processors")
 	if advice := storeAdvice(hurried, dir, context.DeadlineExceeded); !strings.Contains(advice, "need not be full") {
 		t.Errorf("a store on a disk that hangs: %s", advice)
 	}

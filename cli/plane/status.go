@@ -21,14 +21,17 @@ import (
 
 // Watch has log and store watched until the context ends. metrics may be nil.
 func (p *Plane) Watch(ctx context.Context, l *slog.Logger, metrics prometheus.Registerer) (*health.Monitor, error) {
-	disks, local := []string{p.Dir}, !strings.Contains(p.storeURL, "://")
-	if local {
-		disks = append(disks, p.storeURL)
-	}
-	m, err := health.New(health.Options{
+	o := health.Options{
 		Log: p.Log.Streams, Conn: p.Conn, Logger: l, Metrics: metrics, Server: p.server, NATSMonitor: p.natsMonitor,
-		Disks: disks, LocalStore: local,
-	})
+		Disks: []string{p.Dir},
+	}
+	if p.server != nil {
+		o.LogDir = p.Dir
+	}
+	if !strings.Contains(p.storeURL, "://") {
+		o.StoreDir, o.Disks = p.storeURL, append(o.Disks, p.storeURL)
+	}
+	m, err := health.New(o)
 	if err != nil {
 		return nil, err
 	}

@@ -84,9 +84,13 @@ func TestServerIsAway(t *testing.T) {
 			{Kind: health.ServerAway, Of: "http://10.0.0.9/v1"},
 			{Kind: health.LogRefusesWrites, Of: events.RunStream("other")},
 			{Kind: health.LogRefusesWrites, Of: events.RunStream("live"), Reason: "of this run"},
+			{Kind: health.LogRefusesWrites, Of: events.IntakeStream, Reason: "of submissions"},
+			{Kind: health.LogRefusesWrites, Of: events.DeadStream, Reason: "of dead letters"},
+			{Kind: health.LogDegraded, Of: events.CatalogueStream, Reason: "of the catalogue"},
 		}
 	}
-	d.has("/runs/live", "disk_slow /data, for ", "a write took 3s &lt;b&gt;", "of this run")
+	d.has("/runs/live", "disk_slow /data, for ", "a write took 3s &lt;b&gt;", "of this run",
+		"of submissions", "of dead letters", "of the catalogue")
 	if page := d.show("/runs/live"); strings.Contains(page, "10.0.0.9") ||
 		strings.Contains(page, events.RunStream("other")) {
 		t.Error("an outage of another run is shown")

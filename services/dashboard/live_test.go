@@ -295,7 +295,11 @@ func TestPartsOfRewards(t *testing.T) {
 	if f.more {
 		t.Error("there are parts that are not drawn, before there are")
 	}
-	f.score(began, map[string]float64{"z": 1, "p0": 1})
+	drawn := f.rewards(true)[partChart(0)].Series[0].Values[0]
+	f.score(began, map[string]float64{"z": 1, "p0": 5})
+	if *drawn != 1 {
+		t.Errorf("a chart changes to %g while it is written", *drawn)
+	}
 	if !f.more || len(f.parts) != maxParts || f.points[0].Parts[0].N != 2 {
 		t.Errorf("more parts than are drawn: %v, %d, %+v", f.more, len(f.parts), f.points[0].Parts[0])
 	}

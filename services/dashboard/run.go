@@ -13,7 +13,6 @@ import (
 
 	"github.com/rondo-rl/rondo/books"
 	"github.com/rondo-rl/rondo/evaluation/behaviour"
-	"github.com/rondo-rl/rondo/events"
 )
 
 // shownVersions bounds the rows of the behaviour table.
@@ -115,8 +114,7 @@ func (d *Dashboard) run(w http.ResponseWriter, r *http.Request) error {
 	}
 	if p.State == "open" && !p.Past {
 		for _, o := range d.planeOutages() {
-			// not of another run's stream
-			if stream := events.RunStream(""); !strings.HasPrefix(o.Of, stream) || o.Of == stream+b.run {
+			if o.Concerns(b.run) {
 				p.Away = append(p.Away, o.String())
 			}
 		}
@@ -426,10 +424,12 @@ func (f *flows) rewards(scored bool) map[string]chart {
 	for i, name := range f.parts {
 		c := chart{Time: true, Joined: true, Series: []series{{Name: line(name)}}}
 		for k, x := range f.axis() {
-			if parts := f.points[k].Parts; i < len(parts) && parts[i].N > 0 && !math.IsInf(parts[i].Mean, 0) &&
-				!math.IsNaN(parts[i].Mean) {
-				c.X, c.Series[0].Values = append(c.X, x), append(c.Series[0].Values, &parts[i].Mean)
+			parts := f.points[k].Parts
+			if i >= len(parts) || parts[i].N == 0 || math.IsInf(parts[i].Mean, 0) || math.IsNaN(parts[i].Mean) {
+				continue
 			}
+			// a copy: the fold goes on while the chart is written
+			c.X, c.Series[0].Values = append(c.X, x), append(c.Series[0].Values, new(parts[i].Mean))
 		}
 		charts[partChart(i)] = c.because("Its values are too large to have a mean.")
 	}
