@@ -133,7 +133,8 @@ func TestSlowDiskIsNotFull(t *testing.T) {
 				m.wants(t, "later", c.later...)
 				if slices.Equal(c.later, []string{"disk_slow: " + slow}) {
 					if o := m.Outages()[0]; o.Stops() || m.HoldsUp().Kind != "" || o.Since != first[0].Since {
-						t.Errorf("a slow disk stops the process, stores nothing, or is another one than %v: %v", first, o)
+						t.Errorf("a slow disk stops the process, stores nothing, or is another one than %v: %v",
+							first, o)
 					}
 					if n := writes.Load(); n > 6 {
 						t.Errorf("within 45 s a slow disk was written to %d times more", n)

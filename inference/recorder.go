@@ -115,7 +115,8 @@ func (conv Conversation) begun(prompt []int32, r *recorder) (p parts, err error)
 		why := fmt.Sprintf("a server of another kind (%s) has sampled them, and this one is %s: "+
 			"name servers of one kind in the run file", u.Engine, asked)
 		if u.Engine == asked {
-			why = fmt.Sprintf("with the settings of this request %s would not sample the rest as it sampled them", asked)
+			why = fmt.Sprintf("with the settings of this request %s would not sample the rest as it sampled them",
+				asked)
 		}
 		return p, &Failure{Class: events.ClassEndpoint,
 			Err: fmt.Errorf("%w, of which there are %d: %s", ErrBegun, len(u.TokenIDs), why)}

@@ -192,7 +192,8 @@ func TestForwardedAsRead(t *testing.T) {
 		Dialect
 		body, want string
 	}{
-		"two types of a part": {Chat{}, chat(`"content":[{"type":"image_url","type":"text",` + image + `,"text":"hi"}]`),
+		"two types of a part": {Chat{}, chat(`"content":[{"type":"image_url","type":"text",` +
+			image + `,"text":"hi"}]`),
 			`content[0]: type: the object has it more than once`},
 		"two contents": {Chat{}, chat(`"content":[{"type":"image_url",` + image + `}],"content":"hi"`),
 			`content: the object has it more than once`},
