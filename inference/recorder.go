@@ -93,8 +93,8 @@ func (r *recorder) piece(ctx context.Context, s *soFar) error {
 	return err
 }
 
-// ErrBegun: an answer cannot be gone on with behind the tokens that are recorded of it. That says
-// nothing of the server.
+// ErrBegun is that of an answer that cannot be gone on with behind the tokens that are recorded of
+// it. It says nothing of the server.
 var ErrBegun = errors.New("the answer cannot be gone on with behind its recorded tokens")
 
 // begun are the parts of an answer behind a prompt that are recorded, behind which the recorder
