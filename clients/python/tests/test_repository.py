@@ -167,9 +167,9 @@ def test_query_brings_its_repository(client: rondo.Client, plane: Plane, code: P
         opened = {fact["data"]["task"]: fact["entity"] for fact in facts}
         time.sleep(0.2)
     (code / "final.txt").write_text("mine\n")
-    for task, why in [("qtheirs", "not agreed"), ("", "answers no query")]:
+    for query, why in [("qtheirs", "not agreed"), ("", "answers no query")]:
         with pytest.raises(rondo.NotTaken, match=why):
-            client.record_feedback("own", opened.get(task, "g999999") + "-0", "follow_up", repository=code)
+            client.record_feedback("own", opened.get(query, "g999999") + "-0", "follow_up", repository=code)
 
     async def first_call() -> None:
         own = rondo.AsyncClient(plane.dir, wait=60)
