@@ -52,7 +52,7 @@ func threeServers(t *testing.T) {
 		}
 		return s.compose(append(strings.Fields(args), more...)...)
 	}
-	do(commands[1], "--detach", "--wait", "--wait-timeout", "600")
+	do(commands[1], "--detach", "--wait", "--wait-timeout", "1200")
 	s.log = fmt.Sprintf("nats://%[1]s:4222,nats://%[1]s:4223,nats://%[1]s:4224", publish)
 	nc, _ := s.connect(s.keysOf(topology.Admin))
 	js, err := jetstream.New(nc)

@@ -42,7 +42,7 @@ func TestComposeUp(t *testing.T) {
 // what Rondo promises of it.
 func oneServer(t *testing.T) {
 	s := newStack(t, map[string]string{"RONDO_DEMO_STEPS": fmt.Sprint(steps), "RONDO_PUBLISH": publish})
-	up := []string{"--profile", "demo", "up", "--detach", "--wait", "--wait-timeout", "600"}
+	up := []string{"--profile", "demo", "up", "--detach", "--wait", "--wait-timeout", "1200"}
 	s.compose(append(up, "--build")...)
 
 	keys := s.keysOf(topology.Generator)

@@ -14,7 +14,7 @@ import (
 // gateway lets a harness outside of the containers make a rollout.
 func (s *stack) gateway() {
 	s.t.Helper()
-	s.compose("--profile", "gateway", "up", "--detach", "--wait", "--wait-timeout", "300", "gateway")
+	s.compose("--profile", "gateway", "up", "--detach", "--wait", "--wait-timeout", "1200", "gateway")
 	write(s.t, filepath.Join(s.dir, "theirs.yaml"), "policy: small\nendpoint: builtin\nexternal: true\n", 0o644)
 	s.compose("run", "--rm", "--no-TTY", "--volume", s.dir+":/work:ro", "rondo", "run", "open", "theirs",
 		"--file", "/work/theirs.yaml")

@@ -54,7 +54,7 @@ func TestLargeCheckpoint(t *testing.T) {
 	if err := os.Chmod(w.dir, 0o777); err != nil { // containers are ordinary users
 		t.Fatal(err)
 	}
-	s.compose("up", "--detach", "--wait", "--wait-timeout", "600", topology.Intake, topology.WeightPublisher)
+	s.compose("up", "--detach", "--wait", "--wait-timeout", "1200", topology.Intake, topology.WeightPublisher)
 	s.compose("run", "--rm", "--no-TTY", "keys", "auth", "user", "torch", "--role", "trainer", "--run", "large",
 		"--feed", "trainer", "--policy", "my-model")
 	s.compose("run", "--rm", "--no-TTY", "access")

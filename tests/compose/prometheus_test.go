@@ -14,7 +14,7 @@ import (
 // has read the alert rules.
 func (s *stack) scraped() {
 	s.t.Helper()
-	s.compose("--profile", "observability", "up", "--detach", "--wait", "--wait-timeout", "300", "prometheus")
+	s.compose("--profile", "observability", "up", "--detach", "--wait", "--wait-timeout", "1200", "prometheus")
 	missing := map[string]bool{"policy": true, "trainer": true, "dashboard": true}
 	for _, service := range topology.Services {
 		missing[service.Name] = true
